@@ -1,0 +1,43 @@
+// Arguments that several subcommands share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/batch/batch.h"
+#include "core/exec/shard.h"
+#include "proto/options.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace cpshard {
+
+struct ShardArguments {
+  std::string cp;       // "4" or "none"
+  std::string options;  // JSON or the name of a file of it
+  std::vector<int64_t> ranks;
+  std::string server;  // empty = in process
+
+  // The numbers behind --cp; the checks of its range are the plan's.
+  std::optional<int64_t> cp_size() const;
+};
+
+// --cp, --options, --ranks, --server. A --cp that is neither a number nor "none" is a usage error.
+void DeclareShardArguments(CLI::App& command, ShardArguments& arguments);
+
+// NotFound: the file; InvalidArgument: what Options::FromJson refuses.
+absl::StatusOr<Options> ReadOptions(const std::string& text_or_file);
+
+// The shards, made by the server if one is named, else in process by the same code.
+absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& arguments,
+                                     BufferPool& pool);
+
+// A number as an option states it: an integer, or else a float. nullopt: neither.
+std::optional<Number> ParseNumber(const std::string& text);
+
+}  // namespace cpshard

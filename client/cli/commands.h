@@ -1,0 +1,28 @@
+// The subcommands of `cpshard`. Each Add* declares one on the app and sets `run` to what it does
+// when it was chosen; the result becomes the exit status (architecture.md section 6).
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace cpshard {
+
+// What a command ended with. `difference` = it worked and found shards that are not equal (exit 1).
+struct Outcome {
+  absl::Status status;
+  bool difference = false;
+};
+
+using Command = std::function<Outcome()>;
+
+void AddShardCommand(CLI::App& app, Command& run);
+void AddGatherCommand(CLI::App& app, Command& run);
+void AddPlanCommand(CLI::App& app, Command& run);
+void AddDemoCommand(CLI::App& app, Command& run);
+
+}  // namespace cpshard

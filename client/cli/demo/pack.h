@@ -1,0 +1,33 @@
+// Documents packed into rows: the batches that the demo sends.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/demo/text.h"
+#include "core/batch/batch.h"
+
+namespace cpshard::demo {
+
+inline constexpr int64_t kPadToken = 256;  // bytes are the tokens 0 ... 255
+
+struct PackOptions {
+  int64_t rows = 4;            // B
+  int64_t length = 8190;       // S of all batches but the last
+  int64_t last_length = 8192;  // S of the last one
+};
+
+struct PackedBatch {
+  Batch batch;
+  int64_t real_tokens = 0;
+};
+
+// Packs next-fit: a document that does not fit begins the next row, one that is longer than a row
+// is split. Streams, all [B, S]: input_ids, labels (the next token of the same piece, else -100),
+// position_ids (from 0 in every piece; 0 in the row's tail), all int64; padding_mask bool (True in
+// the tail). There are no length streams.
+absl::StatusOr<std::vector<PackedBatch>> Pack(const std::vector<Document>& documents,
+                                              const PackOptions& options, BufferPool& pool);
+
+}  // namespace cpshard::demo

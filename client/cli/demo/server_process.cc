@@ -1,0 +1,107 @@
+#include "client/cli/demo/server_process.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard::demo {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<std::string> FindServer() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  const fs::path server = self.parent_path() / "cpshardd";
+  if (!error && fs::exists(server, error)) return server.string();
+  return absl::NotFoundError(
+      absl::StrCat("no server program at '", server.string(), "'; build it first (./dev build)"));
+}
+
+absl::StatusOr<std::string> MakeFolder() {
+  std::error_code error;
+  std::string path = (fs::temp_directory_path(error) / "cpshard-demo-XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) {
+    return absl::ErrnoToStatus(errno, "cannot make a folder for the demo's socket");
+  }
+  return path;
+}
+
+// In the child: becomes the server. Only async-signal-safe calls.
+[[noreturn]] void Become(const char* program, const char* listen) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int null_log = 2;  // its log is this program's standard error
+  dup2(null_log, 1);       // "listening on" is for people who start it by hand
+  execl(program, "cpshardd", listen, static_cast<char*>(nullptr));
+  _exit(127);
+}
+
+std::string Describe(int status) {
+  if (WIFEXITED(status)) return absl::StrCat("exit status ", WEXITSTATUS(status));
+  return absl::StrCat("signal ", WTERMSIG(status));
+}
+
+}  // namespace
+
+absl::StatusOr<ServerProcess> ServerProcess::Start() {
+  CPSHARD_ASSIGN_OR_RETURN(const std::string program, FindServer());
+  ServerProcess server;
+  CPSHARD_ASSIGN_OR_RETURN(server.folder_, MakeFolder());
+  server.address_ = absl::StrCat("unix:", server.folder_, "/cpshard.sock");
+  const std::string listen = absl::StrCat("--listen=", server.address_);
+  server.pid_ = fork();
+  if (server.pid_ == 0) Become(program.c_str(), listen.c_str());
+  if (server.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start the server");
+  return server;
+}
+
+ServerProcess::ServerProcess(ServerProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      folder_(std::exchange(other.folder_, "")),
+      address_(std::move(other.address_)) {}
+
+ServerProcess::~ServerProcess() {
+  if (pid_ > 0) (void)Stop(absl::Seconds(5));
+  std::error_code error;
+  if (!folder_.empty()) fs::remove_all(folder_, error);
+}
+
+absl::Status ServerProcess::CheckAlive() {
+  int status = 0;
+  if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == 0) return absl::OkStatus();
+  pid_ = -1;
+  return absl::UnavailableError(absl::StrCat("the server has ended: ", Describe(status)));
+}
+
+absl::Status ServerProcess::Stop(absl::Duration patience) {
+  if (pid_ <= 0) return absl::OkStatus();
+  kill(pid_, SIGTERM);
+  int status = 0;
+  pid_t ended = 0;
+  const absl::Time give_up = absl::Now() + patience;
+  while ((ended = waitpid(pid_, &status, WNOHANG)) == 0 && absl::Now() < give_up) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  if (ended == 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, &status, 0);
+  }
+  pid_ = -1;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the server did not stop cleanly at SIGTERM: ", Describe(status)));
+}
+
+}  // namespace cpshard::demo

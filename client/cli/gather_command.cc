@@ -1,0 +1,127 @@
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/arguments.h"
+#include "client/cli/commands.h"
+#include "client/rank_files.h"
+#include "client/safetensors.h"
+#include "core/exec/gather.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard {
+namespace {
+
+struct Arguments {
+  std::string layouts, in, stream, out, fill;
+  std::optional<int64_t> seq_axis;
+  bool trim = false;
+};
+
+// What architecture.md section 6 fixes for files that do not say.
+int64_t DefaultAxis(const Tensor& tensor, const ShardLayout& layout, const std::string& name) {
+  if (name == "position_ids" && tensor.spec.dims.size() == 3) return 2;
+  return layout.input_row_shape ? 0 : 1;
+}
+
+int64_t LocalLen(const ShardLayout& layout) {
+  int64_t length = 0;
+  for (const Run& run : layout.runs) length += run.length;
+  return length;
+}
+
+bool SameBytes(const std::vector<Tensor>& parts) {
+  for (const Tensor& part : parts) {
+    if (part.spec != parts.front().spec ||
+        (part.buffer.size() > 0 &&
+         std::memcmp(part.buffer.data(), parts.front().buffer.data(), part.buffer.size()) != 0)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether every rank holds the stream whole: the files say so; those of others are judged by their
+// contents.
+bool HeldWhole(const std::vector<std::optional<StreamCut>>& cuts, const std::vector<Tensor>& parts,
+               const ShardLayout& layout, int64_t axis) {
+  if (cuts.front()) return cuts.front()->extent != Extent::kLocal;
+  const std::vector<int64_t>& dims = parts.front().spec.dims;
+  const bool has_axis = axis >= 0 && axis < static_cast<int64_t>(dims.size());
+  return (!has_axis || dims[axis] != LocalLen(layout)) && SameBytes(parts);
+}
+
+absl::Status WriteStream(const std::string& path, const Tensor& tensor) {
+  const std::string partial = path + ".partial";
+  std::error_code error;
+  absl::Status status = WriteSafetensors(partial, {tensor}, {});
+  if (status.ok()) {
+    std::filesystem::rename(partial, path, error);
+    if (error) {
+      status = absl::ErrnoToStatus(error.value(), absl::StrCat("cannot write '", path, "'"));
+    }
+  }
+  if (!status.ok()) std::filesystem::remove(partial, error);
+  return status;
+}
+
+absl::Status GatherFiles(const Arguments& arguments) {
+  BufferPool pool;
+  const std::unique_ptr<Executor> executor = MakeCpuExecutor();
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<ShardLayout> layouts, ReadLayouts(arguments.layouts));
+  if (layouts.empty()) return absl::InvalidArgumentError("the layouts file holds no layout");
+  std::vector<Tensor> parts;
+  std::vector<std::optional<StreamCut>> cuts;
+  for (const ShardLayout& layout : layouts) {
+    CPSHARD_ASSIGN_OR_RETURN(RankStream stream,
+                             ReadRankStream(arguments.in, layout, arguments.stream, pool));
+    parts.push_back(std::move(stream.tensor));
+    cuts.push_back(stream.cut);
+  }
+  GatherOptions options;
+  options.trim = arguments.trim;
+  const int64_t axis = cuts.front() && cuts.front()->extent != Extent::kAsSent
+                           ? cuts.front()->seq_axis
+                           : DefaultAxis(parts.front(), layouts.front(), arguments.stream);
+  options.seq_axis = arguments.seq_axis.value_or(axis);
+  if (!arguments.fill.empty()) options.fill = ParseNumber(arguments.fill);
+  if (HeldWhole(cuts, parts, layouts.front(), options.seq_axis)) {
+    if (SameBytes(parts)) return WriteStream(arguments.out, parts.front());
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stream '", arguments.stream, "': every rank holds it whole, but not the same bytes"));
+  }
+  CPSHARD_ASSIGN_OR_RETURN(const Tensor full, Gather(layouts, parts, options, *executor, pool));
+  return WriteStream(arguments.out, full);
+}
+
+std::string CheckNumber(const std::string& text) {
+  return ParseNumber(text) ? "" : absl::StrCat("'", text, "' is not a number");
+}
+
+}  // namespace
+
+void AddGatherCommand(CLI::App& app, Command& run) {
+  CLI::App* command = app.add_subcommand("gather", "put the shards of one stream back together");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("--layouts", arguments->layouts, "the layouts.json of the shards")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--in", arguments->in, "the folder of the shards")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--stream", arguments->stream, "which stream")->required()->type_name("NAME");
+  command->add_option("--seq-axis", arguments->seq_axis, "the axis that was cut")->type_name("N");
+  command->add_flag("--trim", arguments->trim, "back to the shape that was sent, without padding");
+  command->add_option("--fill", arguments->fill, "what stands where a token was dropped")
+      ->check(CLI::Validator(CheckNumber, "V"));
+  command->add_option("--out", arguments->out, "safetensors file with one tensor, NAME")
+      ->required()
+      ->type_name("FILE");
+  command->callback(
+      [arguments, &run] { run = [arguments] { return Outcome{GatherFiles(*arguments)}; }; });
+}
+
+}  // namespace cpshard

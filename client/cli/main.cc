@@ -1,0 +1,52 @@
+// cpshard: the command line. Errors are one line on standard error, `error: CODE: text`; the exit
+// status is the code's gRPC number, 1 for a difference, 64 for a usage error.
+#include <malloc.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "client/cli/commands.h"
+#include "client/version.h"
+
+namespace {
+
+constexpr int kExitDifference = 1;
+constexpr int kExitUsage = 64;
+
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Received bytes are freed and allocated again all the time: keep them (see cpshardd).
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  signal(SIGPIPE, SIG_IGN);
+
+  CLI::App app{"cpshard: shards batches for context-parallel training", "cpshard"};
+  app.set_version_flag("--version", std::string("cpshard ") + cpshard::kVersion);
+  app.require_subcommand(1);
+  cpshard::Command run;
+  cpshard::AddShardCommand(app, run);
+  cpshard::AddGatherCommand(app, run);
+  cpshard::AddPlanCommand(app, run);
+  cpshard::AddDemoCommand(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  const cpshard::Outcome outcome = run();
+  if (!outcome.status.ok()) {
+    std::fprintf(stderr, "error: %s: %s\n", absl::StatusCodeToString(outcome.status.code()).c_str(),
+                 OneLine(std::string(outcome.status.message())).c_str());
+    return static_cast<int>(outcome.status.code());
+  }
+  return outcome.difference ? kExitDifference : 0;
+}

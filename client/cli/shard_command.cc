@@ -1,0 +1,45 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "client/cli/arguments.h"
+#include "client/cli/commands.h"
+#include "client/rank_files.h"
+#include "client/safetensors.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard {
+namespace {
+
+struct Arguments {
+  ShardArguments shard;
+  std::string in, out;
+};
+
+absl::Status ShardFile(const Arguments& arguments) {
+  CPSHARD_RETURN_IF_ERROR(CheckOutputDir(arguments.out));
+  BufferPool pool;
+  CPSHARD_ASSIGN_OR_RETURN(const Batch batch, ReadBatch(arguments.in, pool));
+  CPSHARD_ASSIGN_OR_RETURN(const ShardResult result, RunShard(batch, arguments.shard, pool));
+  for (const Notice& notice : result.notices) {
+    std::fprintf(stderr, "notice: %s: %s\n", notice.code.c_str(), notice.text.c_str());
+  }
+  return WriteRankFiles(arguments.out, result.shards);
+}
+
+}  // namespace
+
+void AddShardCommand(CLI::App& app, Command& run) {
+  CLI::App* command = app.add_subcommand("shard", "cut a batch into the shards of every rank");
+  auto arguments = std::make_shared<Arguments>();
+  DeclareShardArguments(*command, arguments->shard);
+  command->add_option("--in", arguments->in, "the batch")
+      ->required()
+      ->type_name("BATCH.safetensors");
+  command->add_option("--out", arguments->out, "absent or empty folder for the shards")
+      ->required()
+      ->type_name("DIR");
+  command->callback(
+      [arguments, &run] { run = [arguments] { return Outcome{ShardFile(*arguments)}; }; });
+}
+
+}  // namespace cpshard

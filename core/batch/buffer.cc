@@ -1,0 +1,132 @@
+#include "core/batch/buffer.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+
+namespace cpshard {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Four size classes per power of two: at most 25 % of a block is unused.
+size_t ClassOf(size_t size) {
+  if (size <= 4096) return 4096;
+  const size_t step = std::bit_floor(size - 1) / 4;
+  return (size + step - 1) / step * step;
+}
+
+std::byte* NewBlock(size_t size) {
+  const size_t alignment = size >= kHugePage ? kHugePage : kBufferAlignment;
+  void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  // Advice only: without huge pages the block works all the same.
+  if (block != nullptr && size >= kHugePage) madvise(block, size, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(block);
+}
+
+}  // namespace
+
+class BufferPool::Core {
+ public:
+  explicit Core(BufferPoolOptions options) : options_(options) {}
+
+  ~Core() {
+    for (auto& [size, blocks] : idle_) {
+      for (std::byte* block : blocks) std::free(block);
+    }
+  }
+
+  absl::StatusOr<std::byte*> Take(size_t block_size) {
+    absl::MutexLock lock(&mutex_);
+    if (block_size > options_.max_bytes || stats_.bytes_out > options_.max_bytes - block_size) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("buffer pool: ", block_size, " bytes more than the ", stats_.bytes_out,
+                       " in use would pass the limit of ", options_.max_bytes));
+    }
+    std::byte* block = nullptr;
+    if (auto it = idle_.find(block_size); it != idle_.end() && !it->second.empty()) {
+      block = it->second.back();
+      it->second.pop_back();
+      stats_.bytes_idle -= block_size;
+    } else {
+      TrimIdle(options_.max_bytes - block_size - stats_.bytes_out);
+      block = NewBlock(block_size);
+    }
+    if (block == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("buffer pool: the system has no block of ", block_size, " bytes"));
+    }
+    ++stats_.buffers_out;
+    stats_.bytes_out += block_size;
+    return block;
+  }
+
+  void Return(std::byte* block, size_t block_size) {
+    absl::MutexLock lock(&mutex_);
+    --stats_.buffers_out;
+    stats_.bytes_out -= block_size;
+    if (!closed_ && stats_.bytes_idle + block_size <= options_.max_idle_bytes) {
+      idle_[block_size].push_back(block);
+      stats_.bytes_idle += block_size;
+    } else {
+      std::free(block);
+    }
+  }
+
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    TrimIdle(0);
+  }
+
+  BufferPoolStats stats() const {
+    absl::MutexLock lock(&mutex_);
+    return stats_;
+  }
+
+ private:
+  // Frees idle blocks, large ones first, until at most `keep` bytes are idle.
+  void TrimIdle(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (auto it = idle_.rbegin(); it != idle_.rend() && stats_.bytes_idle > keep; ++it) {
+      while (!it->second.empty() && stats_.bytes_idle > keep) {
+        std::free(it->second.back());
+        it->second.pop_back();
+        stats_.bytes_idle -= it->first;
+      }
+    }
+  }
+
+  const BufferPoolOptions options_;
+  mutable absl::Mutex mutex_;
+  std::map<size_t, std::vector<std::byte*>> idle_ ABSL_GUARDED_BY(mutex_);
+  BufferPoolStats stats_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+BufferPool::BufferPool(BufferPoolOptions options) : core_(std::make_shared<Core>(options)) {}
+
+BufferPool::~BufferPool() { core_->Close(); }
+
+absl::StatusOr<Buffer> BufferPool::Allocate(size_t size) {
+  if (size == 0) return Buffer();
+  const size_t block_size = ClassOf(size);
+  absl::StatusOr<std::byte*> block = core_->Take(block_size);
+  if (!block.ok()) return block.status();
+  // The deleter holds the core, not the pool: a buffer may outlive the pool.
+  std::shared_ptr<void> owner(*block, [core = core_, block_size](void* data) {
+    core->Return(static_cast<std::byte*>(data), block_size);
+  });
+  return Buffer(std::move(owner), *block, size);
+}
+
+BufferPoolStats BufferPool::stats() const { return core_->stats(); }
+
+}  // namespace cpshard

@@ -1,0 +1,289 @@
+#include "core/exec/gather.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard {
+namespace {
+
+int64_t Product(absl::Span<const int64_t> dims) {
+  int64_t product = 1;
+  for (int64_t dim : dims) product *= dim;
+  return product;
+}
+
+std::string Describe(const TensorSpec& spec) {
+  return absl::StrCat("stream '", spec.name, "' ", DTypeName(spec.dtype), DimsString(spec.dims));
+}
+
+// All ranks are there, once, and speak of the same batch.
+absl::Status CheckLayouts(const std::vector<ShardLayout>& layouts) {
+  if (layouts.empty()) return absl::FailedPreconditionError("there is no layout to gather by");
+  const ShardLayout& first = layouts.front();
+  std::vector<bool> seen(std::clamp<int64_t>(first.cp_size, 0, int64_t{1} << 20));
+  for (const ShardLayout& layout : layouts) {
+    if (layout.cp_size != first.cp_size || layout.batch_digest != first.batch_digest ||
+        layout.padded_seq_len != first.padded_seq_len ||
+        layout.original_seq_len != first.original_seq_len ||
+        layout.input_row_shape != first.input_row_shape ||
+        layout.input_token_stream_positions != first.input_token_stream_positions) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the layouts of ranks ", first.cp_rank, " and ", layout.cp_rank,
+          " are not of one batch: cp_size ", first.cp_size, " and ", layout.cp_size, ", digest ",
+          first.batch_digest, " and ", layout.batch_digest, ", padded_seq_len ",
+          first.padded_seq_len.value_or(-1), " and ", layout.padded_seq_len.value_or(-1)));
+    }
+    if (layout.cp_rank < 0 || layout.cp_rank >= static_cast<int64_t>(seen.size()) ||
+        seen[layout.cp_rank]) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "rank ", layout.cp_rank, " is there twice, or beyond cp_size ", first.cp_size));
+    }
+    seen[layout.cp_rank] = true;
+  }
+  std::vector<int64_t> missing;
+  for (size_t rank = 0; rank < seen.size() && missing.size() < 8; ++rank) {
+    if (!seen[rank]) missing.push_back(static_cast<int64_t>(rank));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "a gather needs all ", first.cp_size, " ranks; missing: ", absl::StrJoin(missing, ", ")));
+}
+
+// The maps of all ranks over the same padded columns.
+struct Partition {
+  int64_t columns = 0;
+  std::vector<IndexMap> maps;     // as the layouts are ordered
+  bool whole_everywhere = false;  // every rank holds every column
+};
+
+absl::StatusOr<Partition> ReadPartition(const std::vector<ShardLayout>& layouts) {
+  Partition partition;
+  int64_t total = 0;
+  for (const ShardLayout& layout : layouts) {
+    for (const Run& run : layout.runs) {
+      if (run.length < 0 || run.length > (int64_t{1} << 62) - total) {
+        return absl::InvalidArgumentError(absl::StrCat("the layout of rank ", layout.cp_rank,
+                                                       " has a run of length ", run.length));
+      }
+      total += run.length;
+    }
+  }
+  partition.columns = layouts.front().padded_seq_len.value_or(total);
+  IndexMap all;
+  partition.whole_everywhere = layouts.size() > 1;
+  for (const ShardLayout& layout : layouts) {
+    CPSHARD_ASSIGN_OR_RETURN(IndexMap map, IndexMap::FromRuns(layout.runs, partition.columns));
+    partition.whole_everywhere =
+        partition.whole_everywhere && map == IndexMap::Identity(partition.columns);
+    for (const Run& run : map.runs()) all.Append(run);
+    partition.maps.push_back(std::move(map));
+  }
+  if (partition.whole_everywhere) return partition;
+  const absl::StatusOr<IndexMap> inverse = all.Inverse(partition.columns);
+  const bool covered = inverse.ok() && std::none_of(inverse->runs().begin(), inverse->runs().end(),
+                                                    [](const Run& r) { return r.source == kFill; });
+  if (!covered) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the layouts do not cover the ", partition.columns,
+        " padded columns once: ", inverse.ok() ? "some are missing" : inverse.status().message()));
+  }
+  return partition;
+}
+
+absl::Status CheckParts(const std::vector<ShardLayout>& layouts, const std::vector<Tensor>& parts,
+                        const Partition& partition, int64_t axis) {
+  const TensorSpec& first = parts.front().spec;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const TensorSpec& spec = parts[i].spec;
+    std::vector<int64_t> like_first = spec.dims;
+    if (spec.dims.size() == first.dims.size()) like_first[axis] = first.dims[axis];
+    if (spec.dtype != first.dtype || like_first != first.dims) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(spec), " of rank ", layouts[i].cp_rank, " does not fit ",
+                       Describe(first), " of rank ", layouts[0].cp_rank));
+    }
+    if (spec.dims[axis] != partition.maps[i].size()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Describe(spec), " of rank ", layouts[i].cp_rank, " has ", spec.dims[axis],
+                       " slots on axis ", axis, "; its layout has ", partition.maps[i].size(),
+                       " (another --seq-axis, or another batch?)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Puts the local slots of every rank on the padded columns below `columns`.
+absl::StatusOr<Tensor> Scatter(const std::vector<Tensor>& parts, const Partition& partition,
+                               int64_t axis, int64_t columns, Executor& executor,
+                               BufferPool& pool) {
+  Tensor full{parts.front().spec, {}};
+  full.spec.dims[axis] = columns;
+  CPSHARD_ASSIGN_OR_RETURN(full.buffer, pool.Allocate(NumBytes(full.spec)));
+  std::vector<Task> tasks;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const absl::Span<const int64_t> dims(parts[i].spec.dims);
+    CutTask task;
+    task.dtype = full.spec.dtype;
+    task.outer = Product(dims.subspan(0, axis));
+    task.column_bytes = Product(dims.subspan(axis + 1)) * ItemSize(task.dtype);
+    task.source = parts[i].buffer.data();
+    task.source_stride = dims[axis] * task.column_bytes;
+    task.dests = {full.buffer.data()};
+    task.dest_strides = {columns * task.column_bytes};
+    Moves moves;
+    const IndexMap& map = partition.maps[i];
+    for (size_t r = 0; r < map.runs().size(); ++r) {
+      const Run& run = map.runs()[r];
+      if (run.source == kFill || run.source >= columns) continue;
+      Move move;
+      move.from = map.starts()[r];
+      move.to = run.source;
+      move.length = std::min(run.length, columns - run.source);
+      moves.push_back(move);
+    }
+    task.moves = std::make_shared<const std::vector<Moves>>(1, std::move(moves));
+    tasks.push_back(std::move(task));
+  }
+  CPSHARD_RETURN_IF_ERROR(executor.Run(tasks));
+  return full;
+}
+
+// out[b, s] = full[b, positions[b, s]], or `fill` where the token was dropped.
+absl::StatusOr<Tensor> TakePositions(const Tensor& full, const IntArray& positions,
+                                     const GatherOptions& options, BufferPool& pool) {
+  if (!options.fill) {
+    return absl::InvalidArgumentError(
+        "trimming this layout needs a fill: some of the caller's slots were dropped");
+  }
+  if (full.spec.dims.size() != 2 || positions.shape.size() != 2 ||
+      positions.shape[0] != full.spec.dims[0] ||
+      static_cast<int64_t>(positions.values.size()) != Product(positions.shape)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(full.spec), " cannot be trimmed by positions of shape ",
+                     DimsString(positions.shape), ": only a [B, P] stream can"));
+  }
+  CPSHARD_ASSIGN_OR_RETURN(const Element fill,
+                           ConvertFill(*options.fill, full.spec.dtype, full.spec.name));
+  Tensor out{{full.spec.name, full.spec.dtype, positions.shape}, {}};
+  CPSHARD_ASSIGN_OR_RETURN(out.buffer, pool.Allocate(NumBytes(out.spec)));
+  const int64_t item = ItemSize(full.spec.dtype);
+  const int64_t columns = full.spec.dims[1];
+  for (size_t i = 0; i < positions.values.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / positions.shape[1];
+    const int64_t column = positions.values[i];
+    if (column >= columns) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("position ", column, " of row ", row, " lies beyond ", columns));
+    }
+    const void* from = column < 0 ? static_cast<const void*>(&fill.bits)
+                                  : full.buffer.data() + (row * columns + column) * item;
+    std::memcpy(out.buffer.data() + i * item, from, item);
+  }
+  return out;
+}
+
+absl::StatusOr<Tensor> Trimmed(const std::vector<Tensor>& parts, const Partition& partition,
+                               const ShardLayout& layout, int64_t axis,
+                               const GatherOptions& options, Executor& executor, BufferPool& pool) {
+  if (layout.input_token_stream_positions) {
+    CPSHARD_ASSIGN_OR_RETURN(const Tensor full,
+                             Scatter(parts, partition, axis, partition.columns, executor, pool));
+    return TakePositions(full, *layout.input_token_stream_positions, options, pool);
+  }
+  if (layout.input_row_shape) {
+    const std::vector<int64_t>& rows = layout.input_row_shape->values;
+    CPSHARD_ASSIGN_OR_RETURN(Tensor full,
+                             Scatter(parts, partition, axis, partition.columns, executor, pool));
+    const absl::Span<const int64_t> dims(full.spec.dims);
+    if (rows.size() != 2 || rows[0] * rows[1] != dims[axis] ||
+        Product(dims.subspan(0, axis)) != 1) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Describe(full.spec), " cannot take the row shape ", DimsString(rows)));
+    }
+    std::vector<int64_t> shape = rows;
+    shape.insert(shape.end(), dims.begin() + axis + 1, dims.end());
+    full.spec.dims = std::move(shape);
+    return full;
+  }
+  if (layout.original_seq_len) {
+    if (*layout.original_seq_len < 0 || *layout.original_seq_len > partition.columns) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("original_seq_len ", *layout.original_seq_len, " is not within the ",
+                       partition.columns, " padded columns"));
+    }
+    return Scatter(parts, partition, axis, *layout.original_seq_len, executor, pool);
+  }
+  return absl::FailedPreconditionError(
+      "no shard layout to trim to: it reports neither positions, nor a row shape, nor an original "
+      "length; gather without trim");
+}
+
+absl::StatusOr<Tensor> HeldWhole(const std::vector<Tensor>& parts) {
+  for (const Tensor& part : parts) {
+    if (part.spec != parts.front().spec ||
+        (part.buffer.size() > 0 &&
+         std::memcmp(part.buffer.data(), parts.front().buffer.data(), part.buffer.size()) != 0)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Describe(part.spec), ": every rank holds it whole, but not the same bytes"));
+    }
+  }
+  return parts.front();
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
+                              const std::vector<Tensor>& parts, const GatherOptions& options,
+                              Executor& executor, BufferPool& pool) {
+  CPSHARD_RETURN_IF_ERROR(CheckLayouts(layouts));
+  if (parts.size() != layouts.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(parts.size(), " tensors do not go with ", layouts.size(), " layouts"));
+  }
+  CPSHARD_ASSIGN_OR_RETURN(const Partition partition, ReadPartition(layouts));
+  if (partition.whole_everywhere) return HeldWhole(parts);
+
+  const int64_t axes = parts.front().spec.dims.size();
+  // Positions are of [B, S]: the caller's axis does not count there (contract T49).
+  const bool by_position = layouts.front().input_token_stream_positions && options.trim;
+  const int64_t asked = by_position ? 1 : options.seq_axis;
+  const int64_t axis = asked < 0 ? asked + axes : asked;
+  if (axis < 0 || axis >= axes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(parts.front().spec), " has no axis ", asked));
+  }
+  CPSHARD_RETURN_IF_ERROR(CheckParts(layouts, parts, partition, axis));
+  if (options.trim) {
+    return Trimmed(parts, partition, layouts.front(), axis, options, executor, pool);
+  }
+  return Scatter(parts, partition, axis, partition.columns, executor, pool);
+}
+
+absl::StatusOr<Tensor> GatherStream(const std::vector<RankShard>& shards, absl::string_view name,
+                                    GatherOptions options, Executor& executor, BufferPool& pool) {
+  std::vector<ShardLayout> layouts;
+  std::vector<Tensor> parts;
+  bool whole = false;
+  for (const RankShard& shard : shards) {
+    const Tensor* tensor = shard.batch.FindTensor(name);
+    if (tensor == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("the shard of rank ", shard.layout.cp_rank, " has no stream '", name, "'"));
+    }
+    const StreamCut& cut = shard.cuts[tensor - shard.batch.tensors.data()];
+    whole = cut.extent != Extent::kLocal;
+    options.seq_axis = cut.seq_axis;
+    layouts.push_back(shard.layout);
+    parts.push_back(*tensor);
+  }
+  if (parts.empty()) return absl::NotFoundError("there are no shards to gather");
+  return whole ? HeldWhole(parts) : Gather(layouts, parts, options, executor, pool);
+}
+
+}  // namespace cpshard

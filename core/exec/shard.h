@@ -1,0 +1,53 @@
+// The verb "shard": a plan and a batch in, the shards of the ranks asked for out.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/batch/batch.h"
+#include "core/exec/executor.h"
+#include "core/plan/plan.h"
+#include "core/plan/shard_layout.h"
+
+namespace cpshard {
+
+// How much of a stream a shard holds, and on which axis it was cut.
+struct StreamCut {
+  Extent extent = Extent::kLocal;
+  int seq_axis = 1;  // meaningless for kAsSent
+  friend bool operator==(const StreamCut&, const StreamCut&) = default;
+};
+
+// What one rank receives.
+struct RankShard {
+  ShardLayout layout;
+  Batch batch;
+  std::vector<StreamCut> cuts;  // one per batch.tensors
+};
+
+struct ShardResult {
+  std::vector<RankShard> shards;  // in the order of the ranks asked for
+  std::vector<Notice> notices;
+};
+
+// Writes the outputs of `ranks` where the caller wants them. dests[s * ranks.size() + k] receives
+// plan.streams[s] of ranks[k], OutputSpec(plan, stream, rank) bytes; nullptr = not wanted (a stream
+// that every rank holds whole need only be written once, or not at all).
+// Precondition: the plan is of this batch; ranks passed ResolveRanks.
+absl::Status WriteShards(const ShardPlan& plan, const Batch& batch, absl::Span<const int64_t> ranks,
+                         absl::Span<std::byte* const> dests, Executor& executor, BufferPool& pool);
+
+// The shards of `ranks` in pooled buffers. Streams as sent share the batch's bytes; a padded stream
+// is one buffer for all ranks. Errors: ResourceExhausted from the pool.
+absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch,
+                                       absl::Span<const int64_t> ranks, Executor& executor,
+                                       BufferPool& pool);
+
+// All of it, as the tools and tests do it in process: validates the batch against `limits`, plans,
+// checks the size of what would come out, shards. Empty `ranks` = all.
+absl::StatusOr<ShardResult> ShardBatch(const Sharder& sharder, const Batch& batch,
+                                       std::optional<int64_t> cp_size,
+                                       absl::Span<const int64_t> ranks, const Limits& limits,
+                                       Executor& executor, BufferPool& pool);
+
+}  // namespace cpshard

@@ -1,0 +1,107 @@
+#include "core/oracle/tensors.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace cpshard::oracle {
+namespace {
+
+int64_t Product(const std::vector<int64_t>& dims, size_t begin, size_t end) {
+  int64_t product = 1;
+  for (size_t i = begin; i < end; ++i) product *= dims[i];
+  return product;
+}
+
+Element ElementAt(const Tensor& tensor, int64_t index) {
+  const int64_t size = ElementSize(tensor.dtype);
+  Element element = {};
+  std::copy_n(tensor.bytes.begin() + index * size, size, element.begin());
+  return element;
+}
+
+void Append(const Element& element, Tensor& tensor) {
+  tensor.bytes.insert(tensor.bytes.end(), element.begin(),
+                      element.begin() + ElementSize(tensor.dtype));
+}
+
+}  // namespace
+
+std::optional<Tensor> CutAxis(const Tensor& tensor, int64_t axis, const Columns& columns,
+                              const Fill& fill) {
+  const int64_t outer = Product(tensor.dims, 0, axis);
+  const int64_t inner = Product(tensor.dims, axis + 1, tensor.dims.size());
+  const bool has_fill = columns.padded_len > columns.source_len;
+  const Value* value = std::get_if<Value>(&fill);
+
+  // Asked once and for the layout as a whole: every rank accepts or every rank refuses.
+  std::optional<Element> constant;
+  if (has_fill) {
+    constant = value != nullptr ? FillElement(*value, tensor.dtype)
+                                : ContinuedElement(Element{}, 1, tensor.dtype);
+    if (!constant) return std::nullopt;
+  }
+
+  Tensor out{.dtype = tensor.dtype, .dims = tensor.dims, .bytes = {}};
+  out.dims[axis] = static_cast<int64_t>(columns.local.size());
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const int64_t column : columns.local) {
+      for (int64_t i = 0; i < inner; ++i) {
+        const auto at = [&](int64_t c) {
+          return ElementAt(tensor, (o * columns.source_len + c) * inner + i);
+        };
+        if (column < columns.source_len) {
+          Append(at(column), out);
+        } else if (value != nullptr) {
+          Append(*constant, out);
+        } else {
+          const int64_t last = columns.source_len - 1;
+          Append(*ContinuedElement(at(last), column - last, tensor.dtype), out);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+Tensor RepeatedRow(const Tensor& row, int64_t rows) {
+  Tensor out{.dtype = row.dtype, .dims = {rows, row.dims[1]}, .bytes = {}};
+  for (int64_t b = 0; b < rows; ++b) {
+    for (int64_t s = 0; s < row.dims[1]; ++s) Append(ElementAt(row, s), out);
+  }
+  return out;
+}
+
+Tensor CountingRows(int64_t rows, int64_t length) {
+  Tensor out{.dtype = "i64", .dims = {rows, length}, .bytes = {}};
+  for (int64_t b = 0; b < rows; ++b) {
+    for (int64_t s = 0; s < length; ++s) Append(*FillElement(s, "i64"), out);
+  }
+  return out;
+}
+
+std::optional<Tensor> PaddingMaskOf(const Tensor& attention_mask) {
+  const std::string& dtype = attention_mask.dtype;
+  const std::vector<int64_t>& dims = attention_mask.dims;
+  Tensor out{.dtype = "bool", .dims = dims, .bytes = {}};
+  if (dims.size() != 4) {  // pad where it is zero, whatever the dtype
+    const int64_t count = Product(dims, 0, dims.size());
+    for (int64_t i = 0; i < count; ++i) {
+      out.bytes.push_back(IsZero(ElementAt(attention_mask, i), dtype));
+    }
+    return out;
+  }
+  if (dtype != "bool" && !IsFloat(dtype)) return std::nullopt;  // D6
+  if (dims[1] == 0) return std::nullopt;                        // there is no head 0
+  const int64_t diagonal = std::min(dims[2], dims[3]);
+  out.dims = {dims[0], diagonal};
+  for (int64_t b = 0; b < dims[0]; ++b) {
+    for (int64_t i = 0; i < diagonal; ++i) {
+      const int64_t index = b * dims[1] * dims[2] * dims[3] + i * dims[3] + i;
+      const bool zero = IsZero(ElementAt(attention_mask, index), dtype);
+      out.bytes.push_back(dtype == "bool" ? zero : !zero);  // an additive bias attends with 0
+    }
+  }
+  return out;
+}
+
+}  // namespace cpshard::oracle

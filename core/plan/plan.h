@@ -1,0 +1,163 @@
+// The plan of a batch: which column goes where, and what every output stream is made of. A plan is
+// a value (copyable, comparable, printable); it holds no bytes of the batch and moves none. The
+// executor (core/exec) carries it out and decides nothing.
+//
+// Coordinates, on the example of round robin at cp_size 2 (a dot is a fill column):
+//
+//   source columns   0 1 2 3 4 5                the caller's, source_len = 6
+//   placement        0 1 2 3 4 5 . .            padded column <- source column, padded_len = 8
+//   partition[0]     0 1         6 7            local slot <- padded column, local_len = 4
+//   partition[1]         2 3 4 5
+//
+// An output is Cut(Place(expression, placement, fill), partition[rank]): placement and fill come
+// first, then the cut. (Composing the maps first would forget which padded column a fill slot was,
+// and fill that continues a row needs that.)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/plan/dtype.h"
+#include "core/plan/element.h"
+#include "core/plan/index_map.h"
+#include "core/plan/spec.h"
+
+namespace cpshard {
+
+// [B, S] of rows that were flattened into one stream.
+struct RowShape {
+  int64_t rows = 0, columns = 0;
+  friend bool operator==(const RowShape&, const RowShape&) = default;
+};
+
+// What the layout says of itself; it cannot be derived from its maps (contract section 1).
+struct Report {
+  enum class Indices { kNone, kI32, kI64 };
+
+  std::optional<int64_t> original_seq_len;
+  std::optional<int64_t> padded_seq_len;
+  std::optional<RowShape> input_row_shape;
+  bool stream_positions = false;  // report the placement's inverse, [B, S]
+  Indices indices = Indices::kNone;
+  bool indices_2d = false;  // [1, L] instead of [L]
+  friend bool operator==(const Report&, const Report&) = default;
+};
+
+struct LayoutPlan {
+  int64_t rows = 0;        // B
+  int64_t source_len = 0;  // columns of the caller's rows
+  int64_t padded_len = 0;
+  std::vector<IndexMap> placement;  // 1 entry (all rows alike) or `rows` entries; size padded_len
+  std::vector<IndexMap> partition;  // one per rank; columns < padded_len
+  std::optional<RowShape> flattened_from;
+  Report report;
+  std::string padded_to;  // for messages: "a multiple of cp_size 2 * pad_multiple 4"
+
+  const IndexMap& PlacementOf(int64_t row) const {
+    return placement[placement.size() == 1 ? 0 : row];
+  }
+  int64_t LocalLen(int64_t rank) const { return partition[rank].size(); }
+  friend bool operator==(const LayoutPlan&, const LayoutPlan&) = default;
+};
+
+// Columns of an input stream, seen as the output needs them.
+struct ViewOf {
+  enum class How {
+    kColumns,           // as they stand
+    kBroadcastRow,      // [1, S, ...] stands for every row
+    kHeadZeroDiagonal,  // [B, H, Q, K] -> [B, min(Q, K)]: the main diagonal of head 0
+  };
+  std::string source;
+  How how = How::kColumns;
+  friend bool operator==(const ViewOf&, const ViewOf&) = default;
+};
+
+// Values that are computed: position i of a segment has the value start + step * i, step 0 or 1.
+struct Segment {
+  int64_t start = 0, step = 0, length = 0;
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+// Segments over the source columns (or over the padded ones: then there is nothing left to fill).
+struct Generated {
+  std::vector<std::vector<Segment>> rows;  // 1 entry (all rows alike) or one per row
+  bool over_padded_columns = false;
+  friend bool operator==(const Generated&, const Generated&) = default;
+};
+
+enum class Op { kNone, kIsZero, kNotZero, kNotPositive, kBitwiseNot, kEquals };
+
+// cast, then op, then (by StreamPlan::dtype) cast again. The comparing ops yield bool.
+struct Expression {
+  std::variant<ViewOf, Generated> from;
+  std::optional<DType> cast;
+  Op op = Op::kNone;
+  int64_t operand = 0;  // of kEquals
+  friend bool operator==(const Expression&, const Expression&) = default;
+};
+
+// What stands on the padded columns that no source column fills.
+struct Fill {
+  enum class Kind {
+    kNone,      // there are none
+    kConstant,  // `value`
+    kContinue,  // last + 1, last + 2, ... of the same outer index, in the stream's dtype
+  };
+  Kind kind = Kind::kNone;
+  Element value;
+  friend bool operator==(const Fill&, const Fill&) = default;
+};
+
+// How much of the stream a rank gets.
+enum class Extent {
+  kLocal,   // its own slots
+  kPadded,  // all padded columns
+  kAsSent,  // the caller's tensor, untouched: every rank holds the same bytes
+};
+
+// One output stream.
+struct StreamPlan {
+  std::string name;
+  DType dtype = DType::kI64;
+  std::vector<int64_t> dims;  // before placement: dims[axis] == source_len unless kAsSent
+  int axis = 1;               // the sequence axis
+  int batch_axis = 0;         // its index is the row; -1 = all outer indices take row 0's placement
+  Expression value;
+  Fill fill;
+  Extent extent = Extent::kLocal;
+  friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
+};
+
+// A legal but unwise layout, a slower mode: a warning that travels with the answer.
+struct Notice {
+  std::string code, text;
+  friend bool operator==(const Notice&, const Notice&) = default;
+};
+
+struct ShardPlan {
+  std::optional<int64_t> cp_size;
+  std::vector<LayoutPlan> chunks;  // normally 1; more: one each; none: no layout is reported
+  std::vector<StreamPlan> streams;
+  std::vector<ScalarEntry> scalars;  // in every rank's output
+  std::vector<Notice> notices;
+
+  int64_t num_ranks() const { return cp_size.value_or(1); }
+  friend bool operator==(const ShardPlan&, const ShardPlan&) = default;
+};
+
+// Name, dtype and shape of `stream` as rank `rank` receives it.
+TensorSpec OutputSpec(const ShardPlan& plan, const StreamPlan& stream, int64_t rank);
+
+// Bytes of the shards of `ranks`; a stream that every rank holds whole counts once.
+// InvalidArgument, naming what made the padding, when that is over limits.max_batch_bytes or
+// beyond int64: to be asked before anything of that size is allocated.
+absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                           const Limits& limits);
+
+// A few lines for people: layouts, maps and streams.
+std::string ToString(const ShardPlan& plan);
+
+}  // namespace cpshard

@@ -1,0 +1,79 @@
+// What the layouts over [B, S] rows share: finding the primary stream, checking the token-aligned
+// streams, and collecting the output streams. Used by layouts/*.cc only.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/plan/layouts.h"
+#include "core/plan/plan.h"
+#include "core/plan/spec.h"
+
+namespace cpshard {
+
+struct TokenRows {
+  const TensorSpec* primary = nullptr;  // input_ids [B, S, ...] or inputs_embeds [B, S, H]
+  int64_t rows = 0;                     // B
+  int64_t length = 0;                   // S
+};
+
+// InvalidArgument: not exactly one of input_ids / inputs_embeds, or fewer than two axes.
+absl::StatusOr<TokenRows> FindTokenRows(const BatchSpec& spec);
+
+// A layout whose rows are all padded on the right, without partition and report.
+LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len);
+
+// Collects the outputs of a layout. Every entry of the batch is, in the end, cut, dropped, or
+// passed on as sent; Finish() passes on what was not named. The Cut calls check ranks and lengths
+// at once; fills are converted in Finish(), once it is known that there are fill columns.
+class RowStreams {
+ public:
+  // `spec` must outlive the object; `padded` = padded_len of the layout.
+  RowStreams(const BatchSpec& spec, TokenRows rows, int64_t padded_len);
+
+  // Cuts a stream whose axis 0 is B and axis 1 is S, filling with `fill`.
+  absl::Status CutTokens(absl::string_view name, Number fill);
+  // The same, sent under another name (a loss mask that stands in for labels).
+  absl::Status CutTokensAs(absl::string_view source, absl::string_view name, Number fill);
+
+  // Cuts position_ids: axis 2 of a 3-D tensor, else axis 1; [1, S] stands for every row; created
+  // as 0 ... S-1 when absent (contract 2.4). `fill` absent = continue each row (contract 2.3).
+  absl::Status CutPositions(std::optional<Number> fill);
+
+  // Cuts an extra stream on its own axis. Only its length is checked (D5).
+  absl::Status CutExtra(const ExtraStream& extra);
+
+  // attention_mask -> padding_mask (contract 2.5, D6): drops the mask, and derives padding_mask
+  // unless the batch has one. Then cuts padding_mask, if there is one, filling with True.
+  absl::Status CutPaddingMask();
+
+  // The entry is not in the output.
+  void Drop(absl::string_view name) { taken_.insert(std::string(name)); }
+
+  // Outputs in the order of the batch, new ones last. InvalidArgument: a fill that the stream's
+  // dtype cannot hold, where there are columns to fill.
+  absl::StatusOr<std::vector<StreamPlan>> Finish();
+
+ private:
+  struct Pending {
+    StreamPlan stream;
+    std::optional<Number> fill;  // absent = continue
+  };
+
+  absl::StatusOr<const TensorSpec*> Require(absl::string_view name) const;
+  absl::Status CheckLength(const TensorSpec& tensor, int axis) const;
+  absl::Status CheckRows(const TensorSpec& tensor, int axis) const;
+  void Add(StreamPlan stream, std::optional<Number> fill);
+  absl::Status DerivePaddingMask(const TensorSpec& mask);
+
+  const BatchSpec& spec_;
+  TokenRows rows_;
+  int64_t padded_len_;
+  std::vector<Pending> pending_;
+  std::set<std::string, std::less<>> taken_;
+};
+
+}  // namespace cpshard

@@ -1,0 +1,35 @@
+#include "proto/config.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cpshard/config.pb.h"
+
+namespace cpshard {
+
+absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
+  config::ServerConfig message;
+  const auto status =
+      google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &message);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "configuration: ", std::string(status.message().data(), status.message().size())));
+  }
+  ConfigLayer layer;
+  if (message.listen_size() > 0) {
+    layer.listen.emplace(message.listen().begin(), message.listen().end());
+  }
+  if (message.has_workers()) layer.workers = message.workers();
+  if (message.has_queue()) layer.queue = message.queue();
+  if (message.has_shutdown_seconds()) layer.shutdown_seconds = message.shutdown_seconds();
+  if (message.has_pool_bytes()) layer.pool_bytes = message.pool_bytes();
+  if (message.has_socket_mode()) layer.socket_mode = message.socket_mode();
+  const config::Limits& limits = message.limits();
+  if (limits.has_max_batch_bytes()) layer.max_batch_bytes = limits.max_batch_bytes();
+  if (limits.has_max_tensors()) layer.max_tensors = limits.max_tensors();
+  if (limits.has_max_ranks()) layer.max_ranks = limits.max_ranks();
+  return layer;
+}
+
+}  // namespace cpshard

@@ -1,0 +1,49 @@
+// What the unary calls answer, as plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/exec/shard.h"
+#include "core/plan/shard_layout.h"
+#include "core/plan/spec.h"
+
+namespace cpshard {
+
+// Bytes of one unary request or reply: what a client with gRPC's default settings accepts.
+inline constexpr int64_t kMaxUnaryBytes = int64_t{4} << 20;
+// Bytes of any gRPC message that this project sends or takes.
+inline constexpr int64_t kMaxMessageBytes = int64_t{8} << 20;
+
+struct ServerInfo {
+  std::string version;
+  std::string instance_id;
+  Limits limits;
+  std::vector<std::string> layouts;
+  std::vector<std::string> capabilities;
+  std::string executor;
+};
+
+struct StreamSummary {
+  TensorSpec spec;
+  StreamCut cut;
+};
+
+// A plan, as PlanLayout and `cpshard plan` report it.
+struct PlanSummary {
+  std::vector<ShardLayout> layouts;    // of the ranks asked for
+  std::vector<StreamSummary> streams;  // as the first rank asked for receives them
+  std::vector<std::string> needs;      // streams whose values the plan reads
+  int64_t rows = 0;
+  int64_t pad_columns = 0;     // of all rows together
+  int64_t padded_columns = 0;  // of all rows together
+  int64_t shard_bytes = 0;     // a stream that every rank holds whole counts once
+  std::vector<Notice> notices;
+};
+
+// InvalidArgument when the shards would be over limits.max_batch_bytes.
+absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                      const Limits& limits);
+
+}  // namespace cpshard

@@ -1,0 +1,38 @@
+// Configuration of cpshardd: a file, the environment, flags - the later winning.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/plan/spec.h"
+
+namespace cpshard {
+
+struct ServerOptions {
+  // "host:port" (port 0 = any free one) or "unix:/path".
+  std::vector<std::string> listen = {"127.0.0.1:7070"};
+  int64_t workers = 2;  // threads that plan and shard
+  int64_t queue = 64;   // calls that may wait for one; more: RESOURCE_EXHAUSTED
+  absl::Duration shutdown_grace = absl::Seconds(30);
+  int64_t pool_bytes = int64_t{8} << 30;
+  int64_t socket_mode = 0660;  // of unix sockets
+  Limits limits;
+};
+
+enum class Action { kServe, kCheckOnly, kPrintVersion, kPrintHelp };
+
+struct CommandLine {
+  Action action = Action::kServe;
+  ServerOptions options;
+  std::string text;  // for kPrintHelp
+};
+
+// Reads --config FILE (JSON, see proto/cpshard/config.proto), CPSHARD_* and the flags.
+// InvalidArgument, naming the source and the value: an unknown key or flag, a value out of range;
+// NotFound: the file cannot be read.
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace cpshard

@@ -1,0 +1,52 @@
+#include "server/socket_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace cpshard {
+
+absl::StatusOr<SocketLock> SocketLock::Acquire(const std::string& path) {
+  if (path.empty() || path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unix socket path '", path, "' has ", path.size(), " bytes; 1 ... ",
+                     sizeof(sockaddr_un::sun_path) - 1, " are possible"));
+  }
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", path, "' exists and is not a socket; choose another path"));
+  }
+  const std::string lock_path = path + ".lock";
+  const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0660);
+  if (fd < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the lock file '", lock_path, "'"));
+  }
+  SocketLock lock(fd);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another server holds '", lock_path, "'; stop it or choose another path"));
+  }
+  return lock;
+}
+
+SocketLock::SocketLock(SocketLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+SocketLock& SocketLock::operator=(SocketLock&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+SocketLock::~SocketLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace cpshard

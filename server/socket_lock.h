@@ -1,0 +1,28 @@
+// Ownership of a unix socket path. Without it a second server takes a live path over in silence and
+// removes the socket when it goes.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace cpshard {
+
+// Holds an exclusive lock on PATH.lock. Move-only; released with the object or the process. The
+// lock file stays: removing it would let two servers lock two different files.
+class SocketLock {
+ public:
+  // FailedPrecondition: another process holds it, or `path` exists and is no socket.
+  // InvalidArgument: a path longer than the system's limit. NotFound and others: the folder.
+  static absl::StatusOr<SocketLock> Acquire(const std::string& path);
+
+  SocketLock(SocketLock&& other) noexcept;
+  SocketLock& operator=(SocketLock&& other) noexcept;
+  ~SocketLock();
+
+ private:
+  explicit SocketLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+}  // namespace cpshard
