@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <utility>
@@ -53,6 +54,8 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(absl::string_view address,
                                                         ClientOptions options) {
   if (address.empty()) return absl::InvalidArgumentError("the server's address is empty");
+  // Held for the life of the process: the last grpc_shutdown() may take 10 s (a thread in a poll).
+  [[maybe_unused]] static const bool held = (grpc_init(), true);
   return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::string(address), options)));
 }
 
@@ -66,7 +69,7 @@ absl::StatusOr<ServerInfo> Client::GetServerInfo() {
 absl::StatusOr<PlanSummary> Client::PlanLayout(const BatchSpec& spec, const Options& options,
                                                absl::Span<const int64_t> ranks) {
   v1::PlanLayoutRequest request;
-  EncodePlanLayoutRequest(spec, options, ranks, &request);
+  CPSHARD_RETURN_IF_ERROR(EncodePlanLayoutRequest(spec, options, ranks, &request));
   v1::PlanLayoutReply reply;
   CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::PlanLayout, request, &reply));
   return DecodePlanLayoutReply(reply);

@@ -1,5 +1,6 @@
 #include "proto/codec.h"
 
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -50,12 +51,27 @@ absl::StatusOr<Request> DecodeRequest(const Message& message, const Limits& limi
   return request;
 }
 
+// The wire has 32 bits for it; what does not fit is refused here, not cut off.
+absl::StatusOr<uint32_t> ToWire(absl::string_view what, int64_t value) {
+  if (value >= 0 && value <= int64_t{std::numeric_limits<uint32_t>::max()}) {
+    return static_cast<uint32_t>(value);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(what, " ", value, " is out of range"));
+}
+
 template <typename Message>
-void EncodeHead(const Options& options, std::optional<int64_t> cp_size,
-                absl::Span<const int64_t> ranks, Message* message) {
+absl::Status EncodeHead(const Options& options, std::optional<int64_t> cp_size,
+                        absl::Span<const int64_t> ranks, Message* message) {
   *message->mutable_options() = options.message();
-  if (cp_size) message->set_cp_size(*cp_size);
-  for (int64_t rank : ranks) message->add_ranks(rank);
+  if (cp_size) {
+    CPSHARD_ASSIGN_OR_RETURN(const uint32_t size, ToWire("cp_size", *cp_size));
+    message->set_cp_size(size);
+  }
+  for (int64_t rank : ranks) {
+    CPSHARD_ASSIGN_OR_RETURN(const uint32_t value, ToWire("rank", rank));
+    message->add_ranks(value);
+  }
+  return absl::OkStatus();
 }
 
 void EncodeNotices(const std::vector<Notice>& notices,
@@ -113,7 +129,7 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      std::optional<int64_t> cp_size,
                                      absl::Span<const int64_t> ranks,
                                      v1::ShardBatchRequest* message) {
-  EncodeHead(options, cp_size, ranks, message);
+  CPSHARD_RETURN_IF_ERROR(EncodeHead(options, cp_size, ranks, message));
   int64_t end = 0;
   for (const Tensor& tensor : batch.tensors) {
     v1::Entry* entry = message->add_entries();
@@ -134,11 +150,13 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
   return absl::OkStatus();
 }
 
-void EncodePlanLayoutRequest(const BatchSpec& spec, const Options& options,
-                             absl::Span<const int64_t> ranks, v1::PlanLayoutRequest* message) {
-  EncodeHead(options, spec.cp_size, ranks, message);
+absl::Status EncodePlanLayoutRequest(const BatchSpec& spec, const Options& options,
+                                     absl::Span<const int64_t> ranks,
+                                     v1::PlanLayoutRequest* message) {
+  CPSHARD_RETURN_IF_ERROR(EncodeHead(options, spec.cp_size, ranks, message));
   for (const TensorSpec& tensor : spec.tensors) EncodeSpec(tensor, message->add_entries());
   for (const ScalarEntry& scalar : spec.scalars) EncodeScalar(scalar, message->add_entries());
+  return absl::OkStatus();
 }
 
 absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,

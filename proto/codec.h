@@ -50,13 +50,15 @@ absl::StatusOr<Request> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& mes
                                                 const Limits& limits);
 
 // ResourceExhausted, naming ShardBatches: the request would be over kMaxUnaryBytes.
+// InvalidArgument: a cp_size or rank that has no place on the wire (both encoders).
 absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      std::optional<int64_t> cp_size,
                                      absl::Span<const int64_t> ranks,
                                      v1::ShardBatchRequest* message);
 
-void EncodePlanLayoutRequest(const BatchSpec& spec, const Options& options,
-                             absl::Span<const int64_t> ranks, v1::PlanLayoutRequest* message);
+absl::Status EncodePlanLayoutRequest(const BatchSpec& spec, const Options& options,
+                                     absl::Span<const int64_t> ranks,
+                                     v1::PlanLayoutRequest* message);
 
 // Shards straight into the body of the reply. The size is checked before the body is allocated.
 // ResourceExhausted, naming ShardBatches: the reply would be over kMaxUnaryBytes.

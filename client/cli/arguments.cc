@@ -55,10 +55,6 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(arguments.options));
   if (!arguments.server.empty()) {
     CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(arguments.server));
-    // What cannot be said on the wire is refused here as the server would.
-    CPSHARD_RETURN_IF_ERROR(ValidateSpec(SpecOf(batch, arguments.cp_size()), Limits()));
-    CPSHARD_RETURN_IF_ERROR(
-        ResolveRanks(arguments.ranks, arguments.cp_size().value_or(1)).status());
     return client->ShardBatch(batch, options, arguments.cp_size(), arguments.ranks);
   }
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());

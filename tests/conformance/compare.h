@@ -1,0 +1,20 @@
+// The comparison: exact, and one difference is enough.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/answer.h"
+#include "tests/conformance/expectation.h"
+
+namespace cpshard::conformance {
+
+// Drops the gradients that nothing here can compute (all but kGradientOfSum; through a server that
+// one too) and returns their names.
+std::vector<std::string> DropGradients(bool on_wire, Expectation& expectation);
+
+// The first difference: which rank and stream, at which index, got what, wanted what.
+std::optional<std::string> FirstDifference(const Answer& answer, const Expectation& expectation);
+
+}  // namespace cpshard::conformance

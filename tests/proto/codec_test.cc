@@ -1,0 +1,170 @@
+#include "proto/codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cpshard/v1/service.pb.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Element i of the tensor is the byte `first + i`.
+Tensor Bytes(const char* name, DType dtype, std::vector<int64_t> dims, uint8_t first,
+             BufferPool& pool) {
+  Tensor tensor{{name, dtype, std::move(dims)}, {}};
+  tensor.buffer = *pool.Allocate(NumBytes(tensor.spec));
+  for (size_t i = 0; i < tensor.buffer.size(); ++i) {
+    tensor.buffer.data()[i] = static_cast<std::byte>(first + i);
+  }
+  return tensor;
+}
+
+class CodecTest : public ::testing::Test {
+ protected:
+  CodecTest() {
+    batch_.tensors.push_back(Bytes("input_ids", DType::kI16, {2, 3}, 1, pool_));
+    batch_.tensors.push_back(Bytes("empty", DType::kF64, {0, 3}, 0, pool_));
+    batch_.tensors.push_back(Bytes("scalar_tensor", DType::kBF16, {}, 90, pool_));
+    batch_.scalars = {{"flag", true}, {"count", int64_t{-3}}, {"rate", 0.5}, {"note", "x"}};
+    options_ = *Options::FromJson(R"({"identity": {}})");
+  }
+
+  v1::ShardBatchRequest Encoded() {
+    v1::ShardBatchRequest message;
+    EXPECT_TRUE(EncodeShardBatchRequest(batch_, options_, 2, {}, &message).ok());
+    return message;
+  }
+
+  absl::Status DecodeStatus(const v1::ShardBatchRequest& message) {
+    return DecodeShardBatchRequest(message, Limits()).status();
+  }
+
+  BufferPool pool_;
+  Batch batch_;
+  Options options_;
+};
+
+TEST_F(CodecTest, ARequestSurvivesTheWire) {
+  const v1::ShardBatchRequest message = Encoded();
+  const auto request = DecodeShardBatchRequest(message, Limits());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->cp_size, 2);
+  EXPECT_EQ(request->ranks, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(request->batch.scalars, batch_.scalars);
+  ASSERT_EQ(request->batch.tensors.size(), batch_.tensors.size());
+  for (size_t i = 0; i < batch_.tensors.size(); ++i) {
+    EXPECT_EQ(request->batch.tensors[i].spec, batch_.tensors[i].spec);
+    EXPECT_EQ(request->batch.tensors[i].bytes(), batch_.tensors[i].bytes());
+  }
+}
+
+TEST_F(CodecTest, NoMeshAndAMeshOfOneStayApart) {
+  for (std::optional<int64_t> cp_size : {std::optional<int64_t>(), std::optional<int64_t>(1)}) {
+    v1::ShardBatchRequest message;
+    ASSERT_TRUE(EncodeShardBatchRequest(batch_, options_, cp_size, {}, &message).ok());
+    EXPECT_EQ(DecodeShardBatchRequest(message, Limits())->cp_size, cp_size);
+  }
+}
+
+TEST_F(CodecTest, EveryTensorBeginsAtAMultipleOf64) {
+  const v1::ShardBatchRequest message = Encoded();
+  for (const v1::Entry& entry : message.entries()) EXPECT_EQ(entry.offset() % 64, 0u);
+}
+
+TEST_F(CodecTest, ATensorThatLiesWrongIsRefusedByName) {
+  const v1::ShardBatchRequest good = Encoded();
+  struct Case {
+    const char* why;
+    std::function<void(v1::ShardBatchRequest&)> spoil;
+  };
+  const Case cases[] = {
+      {"nbytes", [](auto& m) { m.mutable_entries(0)->set_nbytes(11); }},
+      {"multiple of 64", [](auto& m) { m.mutable_entries(0)->set_offset(32); }},
+      {"beyond", [](auto& m) { m.mutable_entries(0)->set_offset(640); }},
+      {"beyond", [](auto& m) { m.mutable_entries(0)->set_offset(~uint64_t{63}); }},
+      {"overlap", [](auto& m) { m.mutable_entries(2)->set_offset(0); }},
+      {"beyond", [](auto& m) { m.mutable_body()->resize(5); }},
+      {"dtype", [](auto& m) { m.mutable_entries(0)->set_dtype(static_cast<v1::DType>(99)); }},
+      {"dtype", [](auto& m) { m.mutable_entries(0)->clear_dtype(); }},
+      {"both", [](auto& m) { m.mutable_entries(0)->mutable_scalar()->set_bool_value(true); }},
+      {"negative", [](auto& m) { m.mutable_entries(0)->set_dims(0, -2); }},
+  };
+  for (const Case& c : cases) {
+    v1::ShardBatchRequest message = good;
+    c.spoil(message);
+    const absl::Status status = DecodeStatus(message);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.why;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.why));
+  }
+}
+
+TEST_F(CodecTest, NumbersThatDoNotFitTheWireAreRefusedNotCutOff) {
+  for (int64_t number : {int64_t{-1}, (int64_t{1} << 32) + 2, int64_t{-1} << 62}) {
+    v1::ShardBatchRequest message;
+    EXPECT_EQ(EncodeShardBatchRequest(batch_, options_, number, {}, &message).code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(EncodeShardBatchRequest(batch_, options_, 2, {number}, &message).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(CodecTest, AScalarWithoutAValueIsRefused) {
+  v1::ShardBatchRequest message = Encoded();
+  v1::Entry* entry = message.add_entries();
+  entry->set_name("nothing");
+  entry->mutable_scalar();
+  EXPECT_THAT(std::string(DecodeStatus(message).message()), HasSubstr("nothing"));
+}
+
+TEST_F(CodecTest, ARequestOverFourMebibytesNamesTheStreamCall) {
+  batch_.tensors.push_back(Bytes("large", DType::kU8, {int64_t{4} << 20}, 0, pool_));
+  v1::ShardBatchRequest message;
+  const absl::Status status = EncodeShardBatchRequest(batch_, options_, 2, {}, &message);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ShardBatches"));
+}
+
+TEST_F(CodecTest, AReplyCarriesAStreamThatEveryRankHoldsWholeOnce) {
+  const Sharder sharder = *options_.MakeSharder();
+  const ShardPlan plan = *PlanBatch(sharder, batch_, 2);
+  v1::ShardBatchReply reply;
+  const auto executor = MakeCpuExecutor();
+  ASSERT_TRUE(WriteShardBatchReply(plan, batch_, {0, 1}, *executor, pool_, &reply).ok());
+  EXPECT_EQ(reply.shards(0).entries(0).offset(), reply.shards(1).entries(0).offset());
+  EXPECT_LE(reply.body().size(), 128u);
+  const auto result = DecodeShardBatchReply(&reply);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const RankShard& shard : result->shards) {
+    EXPECT_EQ(shard.layout.batch_digest, DigestOf(batch_));
+    for (size_t i = 0; i < batch_.tensors.size(); ++i) {
+      EXPECT_EQ(shard.batch.tensors[i].bytes(), batch_.tensors[i].bytes());
+      EXPECT_EQ(shard.cuts[i].extent, Extent::kAsSent);
+    }
+  }
+}
+
+TEST_F(CodecTest, AReplyThatLiesIsRefusedByTheClient) {
+  const Sharder sharder = *options_.MakeSharder();
+  const ShardPlan plan = *PlanBatch(sharder, batch_, 2);
+  v1::ShardBatchReply reply;
+  const auto executor = MakeCpuExecutor();
+  ASSERT_TRUE(WriteShardBatchReply(plan, batch_, {0}, *executor, pool_, &reply).ok());
+  reply.mutable_shards(0)->mutable_entries(0)->set_offset(1 << 20);
+  EXPECT_EQ(DecodeShardBatchReply(&reply).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CodecTest, APlanRequestMayLeaveTheBytesOut) {
+  v1::PlanLayoutRequest message;
+  ASSERT_TRUE(EncodePlanLayoutRequest(SpecOf(batch_, 2), options_, {}, &message).ok());
+  const auto request = DecodePlanLayoutRequest(message, Limits());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->spec.tensors, SpecOf(batch_, 2).tensors);
+  EXPECT_EQ(request->batch.FindTensor("input_ids"), nullptr);
+}
+
+}  // namespace
+}  // namespace cpshard

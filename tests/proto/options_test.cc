@@ -1,0 +1,90 @@
+#include "proto/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cpshard/v1/options.pb.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status ParseStatus(absl::string_view json) { return Options::FromJson(json).status(); }
+
+absl::Status SharderStatus(absl::string_view json) {
+  const absl::StatusOr<Options> options = Options::FromJson(json);
+  return options.ok() ? options->MakeSharder().status() : options.status();
+}
+
+TEST(Options, EveryBuiltLayoutMakesASharder) {
+  for (const std::string& layout : Options::BuiltLayouts()) {
+    EXPECT_TRUE(SharderStatus("{\"" + layout + "\": {}}").ok()) << layout;
+  }
+}
+
+TEST(Options, SurviveTheWayThroughJson) {
+  const char* json = R"({"padding_token_id": "-7", "round_robin": {"keep_primary_full": true},
+                         "extra_streams": [{"name": "route", "seq_axis": 0, "int_pad": "3"}]})";
+  const Options options = *Options::FromJson(json);
+  const Options again = *Options::FromJson(options.ToJson());
+  EXPECT_EQ(again.message().SerializeAsString(), options.message().SerializeAsString());
+  EXPECT_EQ(options.message().padding_token_id(), -7);
+  EXPECT_TRUE(options.message().round_robin().keep_primary_full());
+}
+
+TEST(Options, RefuseWhatTheyDoNotKnow) {
+  for (const char* json :
+       {R"({"contiguos": {}})", R"({"contiguous": {"pad_mutiple": 4}})",
+        R"({"kimi": {"variant": "K9"}})", R"({"contiguous": {"pad_multiple": "four"}})",
+        R"({"contiguous": {"pad_multiple": 1.5}})",
+        R"({"contiguous": {"pad_multiple": 9223372036854775808}})", R"({"contiguous": 3})", "[]",
+        "", "{", R"({"contiguous": {}} trailing)"}) {
+    EXPECT_EQ(ParseStatus(json).code(), absl::StatusCode::kInvalidArgument) << json;
+  }
+}
+
+TEST(Options, RefuseTwoLayouts) {
+  EXPECT_EQ(ParseStatus(R"({"contiguous": {}, "round_robin": {}})").code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Options, WithoutALayoutNameTheOnesThereAre) {
+  const absl::Status status = SharderStatus(R"({"padding_token_id": 0})");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("contiguous"));
+}
+
+TEST(Options, SayThatALayoutOfTheWireIsNotBuilt) {
+  const absl::Status status = SharderStatus(R"({"thd": {"num_chunks": 2}})");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("thd"));
+}
+
+TEST(Options, DoNotDropTargetsInSilence) {
+  EXPECT_EQ(SharderStatus(R"({"contiguous": {}, "targets": {"num_depths": 1}})").code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(Options, RefuseAFieldNumberTheyDoNotKnowAtAnyDepth) {
+  v1::ShardingOptions outer;
+  outer.mutable_contiguous();
+  outer.GetReflection()->MutableUnknownFields(&outer)->AddVarint(99, 1);
+  EXPECT_EQ(Options(outer).MakeSharder().status().code(), absl::StatusCode::kInvalidArgument);
+
+  v1::ShardingOptions inner;
+  v1::Contiguous* contiguous = inner.mutable_contiguous();
+  contiguous->GetReflection()->MutableUnknownFields(contiguous)->AddVarint(99, 1);
+  const absl::Status status = Options(inner).MakeSharder().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("99"));
+}
+
+TEST(Options, RefuseAnEnumNumberTheyDoNotKnow) {
+  v1::ShardingOptions message;
+  message.mutable_kimi()->set_variant(static_cast<v1::Kimi::Variant>(17));
+  EXPECT_EQ(Options(message).MakeSharder().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace cpshard

@@ -1,0 +1,93 @@
+#include "server/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  ~ConfigTest() override {
+    unsetenv("CPSHARD_WORKERS");
+    unsetenv("CPSHARD_LISTEN");
+    unsetenv("CPSHARD_CONFIG");
+  }
+
+  static absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
+    std::vector<const char*> argv = {"cpshardd"};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    return ParseCommandLine(static_cast<int>(argv.size()), argv.data());
+  }
+
+  static std::string File(const std::string& text) {
+    const std::string path = absl::StrCat(::testing::TempDir(), "/config.json");
+    std::ofstream(path) << text;
+    return path;
+  }
+};
+
+TEST_F(ConfigTest, TheLaterSourceWins) {
+  const std::string file = File(R"({"workers": 3, "queue": 7, "listen": ["127.0.0.1:1"]})");
+  auto line = Parse({"--config", file});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.workers, 3);
+  EXPECT_EQ(line->options.queue, 7);
+  setenv("CPSHARD_WORKERS", "4", 1);
+  setenv("CPSHARD_LISTEN", "127.0.0.1:2,unix:/tmp/x", 1);
+  line = Parse({"--config", file});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.workers, 4);
+  EXPECT_THAT(line->options.listen, ElementsAre("127.0.0.1:2", "unix:/tmp/x"));
+  line = Parse({"--config", file, "--workers", "5"});
+  EXPECT_EQ(line->options.workers, 5);
+  EXPECT_EQ(line->options.queue, 7);
+}
+
+TEST_F(ConfigTest, AListOfAddressesMayBeRepeatedFlags) {
+  const auto line = Parse({"--listen", "127.0.0.1:0", "--listen", "unix:/tmp/a.sock"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_THAT(line->options.listen, ElementsAre("127.0.0.1:0", "unix:/tmp/a.sock"));
+}
+
+TEST_F(ConfigTest, WhatIsWrongIsNamed) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* named;
+  };
+  const Case cases[] = {
+      {{"--config", File(R"({"wrokers": 3})")}, "wrokers"},
+      {{"--workers", "0"}, "workers is 0"},
+      {{"--workers", "many"}, "many"},
+      {{"--socket-mode", "0999"}, "0999"},
+      {{"--max-batch-bytes", "-1"}, "max_batch_bytes is -1"},
+      {{"--no-such-flag"}, "no-such-flag"},
+  };
+  for (const Case& c : cases) {
+    const auto line = Parse(c.arguments);
+    EXPECT_EQ(line.status().code(), absl::StatusCode::kInvalidArgument) << c.named;
+    EXPECT_THAT(std::string(line.status().message()), HasSubstr(c.named));
+  }
+  EXPECT_EQ(Parse({"--config", "/no/such/file"}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ConfigTest, TheSocketModeIsOctal) {
+  EXPECT_EQ(Parse({"--socket-mode", "0600"})->options.socket_mode, 0600);
+}
+
+TEST_F(ConfigTest, KnowsWhatIsOnlyToBePrintedOrChecked) {
+  EXPECT_EQ(Parse({"--check-config"})->action, Action::kCheckOnly);
+  EXPECT_EQ(Parse({"--version"})->action, Action::kPrintVersion);
+  EXPECT_EQ(Parse({"--help"})->action, Action::kPrintHelp);
+}
+
+}  // namespace
+}  // namespace cpshard
