@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/safetensors.h"
+#include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 #include "proto/json.h"
 
@@ -119,16 +119,6 @@ absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>
   return status;
 }
 
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || text.fail()) {
-    return absl::NotFoundError(absl::StrCat("file '", path, "' cannot be read"));
-  }
-  return text.str();
-}
-
 absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path) {
   CPSHARD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   return LayoutsFromJson(text);
@@ -137,19 +127,19 @@ absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path) {
 absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
                                           const std::string& name, BufferPool& pool) {
   const std::string path = RankFile(dir, layout.cp_rank);
-  CPSHARD_ASSIGN_OR_RETURN(const Safetensors file, ReadSafetensors(path, pool));
-  const auto digest = file.metadata.find(kDigestKey);
-  if (digest != file.metadata.end() && digest->second != absl::StrCat(layout.batch_digest)) {
+  CPSHARD_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+  const auto digest = file.metadata().find(kDigestKey);
+  if (digest != file.metadata().end() && digest->second != absl::StrCat(layout.batch_digest)) {
     return absl::FailedPreconditionError(absl::StrCat("'", path, "' is of batch ", digest->second,
                                                       ", the layout of batch ",
                                                       layout.batch_digest));
   }
-  RankStream stream;
-  const auto streams = file.metadata.find(kStreamsKey);
-  if (streams != file.metadata.end()) stream.cut = CutFromJson(streams->second, name);
-  for (const Tensor& tensor : file.tensors) {
-    if (tensor.spec.name != name) continue;
-    stream.tensor = tensor;
+  for (size_t i = 0; i < file.tensors().size(); ++i) {
+    if (file.tensors()[i].name != name) continue;
+    RankStream stream;
+    CPSHARD_ASSIGN_OR_RETURN(stream.tensor, file.Read(i, pool));
+    const auto streams = file.metadata().find(kStreamsKey);
+    if (streams != file.metadata().end()) stream.cut = CutFromJson(streams->second, name);
     return stream;
   }
   return absl::NotFoundError(absl::StrCat("'", path, "' has no stream '", name, "'"));

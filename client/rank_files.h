@@ -31,7 +31,4 @@ struct RankStream {
 absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
                                           const std::string& name, BufferPool& pool);
 
-// A text file as a whole. NotFound.
-absl::StatusOr<std::string> ReadTextFile(const std::string& path);
-
 }  // namespace cpshard

@@ -1,11 +1,9 @@
 #include "client/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/plan/partition.h"
 #include "core/plan/status_macros.h"
+#include "proto/strict_json.h"
 
 namespace cpshard {
 namespace {
@@ -34,21 +33,11 @@ std::optional<DType> DTypeFromFile(absl::string_view name) {
   return std::nullopt;
 }
 
-// Parses and refuses a key that is there twice (the parser alone would keep the last).
 absl::StatusOr<Json> ParseHeader(const std::string& path, const std::string& text) {
-  std::vector<std::set<std::string>> keys;
-  std::string twice;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed).second) {
-      twice = parsed.get<std::string>();
-    }
-    return true;
-  };
-  Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
+  CPSHARD_RETURN_IF_ERROR(
+      CheckStrictJson(text, absl::StrCat("'", path, "' is not a safetensors file: its header")));
+  Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Corrupt(path, "its header is not a JSON object");
-  if (!twice.empty()) return Corrupt(path, absl::StrCat("'", twice, "' is there twice"));
   return header;
 }
 
@@ -119,8 +108,9 @@ absl::Status CheckNoGaps(const std::string& path, std::vector<Located>& tensors,
                                     at > size ? " (truncated?)" : ""));
 }
 
-absl::StatusOr<Safetensors> ParseFile(const std::string& path, std::ifstream& file, uint64_t size,
-                                      BufferPool& pool) {
+// Checks the length that the file states and reads the header's text.
+absl::StatusOr<std::string> ReadHeader(const std::string& path, std::ifstream& file,
+                                       uint64_t size) {
   uint64_t header_size = 0;
   if (size < 8 || !file.read(reinterpret_cast<char*>(&header_size), 8)) {
     return Corrupt(path, absl::StrCat("it has ", size, " bytes; 8 are needed for the header"));
@@ -132,45 +122,78 @@ absl::StatusOr<Safetensors> ParseFile(const std::string& path, std::ifstream& fi
   if (!file.read(text.data(), static_cast<std::streamsize>(header_size))) {
     return Corrupt(path, "it cannot be read to the end");
   }
+  return text;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParseMetadata(const std::string& path,
+                                                                 const Json& entry) {
+  std::map<std::string, std::string> metadata;
+  if (!entry.is_object()) return Corrupt(path, "__metadata__ is not an object");
+  for (const auto& [key, value] : entry.items()) {
+    if (!value.is_string()) return Corrupt(path, "__metadata__ holds what is not a string");
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+}  // namespace
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  SafetensorsFile result;
+  result.path_ = path;
+  result.file_.open(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = result.file_ ? std::streamoff{result.file_.tellg()} : -1;
+  // A folder opens, but has no size.
+  if (size < 0 || size == std::numeric_limits<std::streamoff>::max()) {
+    return absl::NotFoundError(absl::StrCat("file '", path, "' cannot be read"));
+  }
+  result.file_.seekg(0);
+  CPSHARD_ASSIGN_OR_RETURN(const std::string text, ReadHeader(path, result.file_, size));
   CPSHARD_ASSIGN_OR_RETURN(const Json header, ParseHeader(path, text));
-  Safetensors result;
   std::vector<Located> located;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
-      if (!entry.is_object()) return Corrupt(path, "__metadata__ is not an object");
-      for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) return Corrupt(path, "__metadata__ holds what is not a string");
-        result.metadata[key] = value.get<std::string>();
-      }
+      CPSHARD_ASSIGN_OR_RETURN(result.metadata_, ParseMetadata(path, entry));
       continue;
     }
     CPSHARD_ASSIGN_OR_RETURN(Located tensor, ParseTensor(path, name, entry));
     located.push_back(std::move(tensor));
   }
-  const int64_t body_size = static_cast<int64_t>(size - 8 - header_size);
-  CPSHARD_RETURN_IF_ERROR(CheckNoGaps(path, located, body_size));
-  CPSHARD_ASSIGN_OR_RETURN(const Buffer body, pool.Allocate(body_size));
-  if (body_size > 0 && !file.read(reinterpret_cast<char*>(body.data()), body_size)) {
-    return Corrupt(path, "it cannot be read to the end");
-  }
+  result.body_ = 8 + static_cast<int64_t>(text.size());
+  CPSHARD_RETURN_IF_ERROR(CheckNoGaps(path, located, size - result.body_));
   for (Located& tensor : located) {
-    result.tensors.push_back(
-        {std::move(tensor.spec), body.Slice(tensor.begin, tensor.end - tensor.begin)});
+    result.tensors_.push_back(std::move(tensor.spec));
+    result.begins_.push_back(tensor.begin);
   }
   return result;
 }
 
-}  // namespace
-
-absl::StatusOr<Safetensors> ReadSafetensors(const std::string& path, BufferPool& pool) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : -1;
-  // A folder opens, but has no size.
-  if (size < 0 || size == std::numeric_limits<std::streamoff>::max()) {
-    return absl::NotFoundError(absl::StrCat("file '", path, "' cannot be read"));
+absl::StatusOr<Buffer> SafetensorsFile::ReadBytes(int64_t begin, int64_t end, BufferPool& pool) {
+  CPSHARD_ASSIGN_OR_RETURN(Buffer bytes, pool.Allocate(end - begin));
+  file_.clear();
+  file_.seekg(body_ + begin);
+  if (begin < end && !file_.read(reinterpret_cast<char*>(bytes.data()), end - begin)) {
+    return Corrupt(path_, "it cannot be read to the end");
   }
-  file.seekg(0);
-  return ParseFile(path, file, static_cast<uint64_t>(size), pool);
+  return bytes;
+}
+
+absl::StatusOr<std::vector<Tensor>> SafetensorsFile::ReadAll(BufferPool& pool) {
+  std::vector<Tensor> tensors;
+  if (tensors_.empty()) return tensors;
+  CPSHARD_ASSIGN_OR_RETURN(const Buffer body,
+                           ReadBytes(0, begins_.back() + NumBytes(tensors_.back()), pool));
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    tensors.push_back({tensors_[i], body.Slice(begins_[i], NumBytes(tensors_[i]))});
+  }
+  return tensors;
+}
+
+absl::StatusOr<Tensor> SafetensorsFile::Read(size_t index, BufferPool& pool) {
+  const TensorSpec& spec = tensors_[index];
+  CPSHARD_ASSIGN_OR_RETURN(Buffer bytes,
+                           ReadBytes(begins_[index], begins_[index] + NumBytes(spec), pool));
+  return Tensor{spec, std::move(bytes)};
 }
 
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors,
@@ -207,9 +230,13 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Tensor>
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write '", path, "'"));
 }
 
-absl::StatusOr<Batch> ReadBatch(const std::string& path, BufferPool& pool) {
-  CPSHARD_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path, pool));
-  return Batch{std::move(file.tensors), ScalarsFromMetadata(file.metadata)};
+absl::StatusOr<Batch> ReadBatch(const std::string& path, const Limits& limits, BufferPool& pool) {
+  CPSHARD_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+  Batch batch;
+  batch.scalars = ScalarsFromMetadata(file.metadata());
+  CPSHARD_RETURN_IF_ERROR(ValidateSpec({file.tensors(), batch.scalars, std::nullopt}, limits));
+  CPSHARD_ASSIGN_OR_RETURN(batch.tensors, file.ReadAll(pool));
+  return batch;
 }
 
 std::map<std::string, std::string> ScalarsToMetadata(const std::vector<ScalarEntry>& scalars) {

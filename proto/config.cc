@@ -4,11 +4,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/plan/status_macros.h"
 #include "cpshard/config.pb.h"
+#include "proto/strict_json.h"
 
 namespace cpshard {
 
 absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
+  CPSHARD_RETURN_IF_ERROR(CheckStrictJson(json, "configuration"));
   config::ServerConfig message;
   const auto status =
       google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &message);

@@ -42,7 +42,8 @@ absl::StatusOr<DType> DecodeDType(const v1::Entry& entry) {
 }
 
 absl::StatusOr<Scalar> DecodeScalar(const v1::Entry& entry) {
-  if (entry.dtype() != v1::DTYPE_UNSPECIFIED || entry.dims_size() != 0 || entry.nbytes() != 0) {
+  if (entry.dtype() != v1::DTYPE_UNSPECIFIED || entry.dims_size() != 0 || entry.offset() != 0 ||
+      entry.nbytes() != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("entry '", entry.name(), "' is both a tensor and a scalar"));
   }

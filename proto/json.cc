@@ -10,6 +10,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.pb.h"
 #include "proto/codec.h"
+#include "proto/strict_json.h"
 
 namespace cpshard {
 namespace {
@@ -37,6 +38,7 @@ std::string LayoutsToJson(const std::vector<ShardLayout>& layouts) {
 }
 
 absl::StatusOr<std::vector<ShardLayout>> LayoutsFromJson(absl::string_view json) {
+  CPSHARD_RETURN_IF_ERROR(CheckStrictJson(json, "layouts"));
   const nlohmann::json array =
       nlohmann::json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   if (!array.is_array()) {

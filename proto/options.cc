@@ -10,6 +10,7 @@
 #include "core/plan/layouts.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/options.pb.h"
+#include "proto/strict_json.h"
 
 namespace cpshard {
 namespace {
@@ -83,6 +84,7 @@ Options& Options::operator=(Options other) {
 Options::~Options() = default;
 
 absl::StatusOr<Options> Options::FromJson(absl::string_view json) {
+  CPSHARD_RETURN_IF_ERROR(CheckStrictJson(json, "options"));
   Options options;
   const auto status = google::protobuf::util::JsonStringToMessage({json.data(), json.size()},
                                                                   options.message_.get());

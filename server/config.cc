@@ -1,28 +1,42 @@
 #include "server/config.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <cstdlib>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 #include "proto/config.h"
 
 namespace cpshard {
 namespace {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return absl::NotFoundError(absl::StrCat("configuration file '", path, "' not readable"));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+// "host:port" or "unix:/path"; gRPC itself would take more, and wrap a port that is out of range.
+absl::Status CheckAddress(const std::string& address) {
+  const auto refuse = [&address](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("listen '", address, "': ", why,
+                                                   "; give host:port (port 0 = any free one) or "
+                                                   "unix:/path"));
+  };
+  if (absl::StartsWith(address, "unix:")) {
+    return address.size() > 5 ? absl::OkStatus() : refuse("no path");
+  }
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return refuse("no host and port");
+  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  if (!bracketed && host.find(':') != std::string::npos) return refuse("not a host");
+  int number;
+  const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || !absl::SimpleAtoi(port, &number) || number > 65535) {
+    return refuse(absl::StrCat("port '", port, "' is not 0 ... 65535"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t low, int64_t high) {
@@ -46,7 +60,7 @@ void Apply(const ConfigLayer& layer, ServerOptions& options) {
 absl::Status Validate(const ServerOptions& options) {
   if (options.listen.empty()) return absl::InvalidArgumentError("no address to listen on");
   for (const std::string& address : options.listen) {
-    if (address.empty()) return absl::InvalidArgumentError("an address to listen on is empty");
+    CPSHARD_RETURN_IF_ERROR(CheckAddress(address));
   }
   CPSHARD_RETURN_IF_ERROR(CheckRange("workers", options.workers, 1, 1024));
   CPSHARD_RETURN_IF_ERROR(CheckRange("queue", options.queue, 1, 1 << 20));
@@ -74,7 +88,7 @@ void Declare(CLI::App& app, Flags& flags, std::string& socket_mode) {
       ->envname("CPSHARD_CONFIG");
   app.add_option("--listen", flags.layer.listen, "host:port (port 0 = any free) or unix:/path")
       ->delimiter(',')
-      ->take_all()
+      ->allow_extra_args(false)
       ->envname("CPSHARD_LISTEN");
   app.add_option("--workers", flags.layer.workers, "threads that plan and shard")
       ->envname("CPSHARD_WORKERS");
@@ -107,6 +121,18 @@ absl::Status ParseMode(const std::string& text, ConfigLayer& layer) {
   return absl::OkStatus();
 }
 
+// "CPSHARD_WORKERS: " where the value at fault came from the environment.
+std::string SourceOf(const CLI::App& app, const std::string& message) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string variable = option->get_envname();
+    if (!variable.empty() && std::getenv(variable.c_str()) != nullptr &&
+        absl::StrContains(message, option->get_name())) {
+      return variable + ": ";
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
@@ -119,15 +145,19 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) 
   } catch (const CLI::CallForHelp&) {
     return CommandLine{Action::kPrintHelp, {}, app.help()};
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
+    return absl::InvalidArgumentError(absl::StrCat(SourceOf(app, error.what()), error.what()));
   }
   CommandLine line;
   if (flags.version) line.action = Action::kPrintVersion;
   if (flags.check_config) line.action = Action::kCheckOnly;
   if (!flags.config_file.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.config_file));
-    CPSHARD_ASSIGN_OR_RETURN(const ConfigLayer file, ConfigFromJson(text));
-    Apply(file, line.options);
+    CPSHARD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.config_file));
+    const absl::StatusOr<ConfigLayer> file = ConfigFromJson(text);
+    if (!file.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", flags.config_file, "': ", file.status().message()));
+    }
+    Apply(*file, line.options);
   }
   CPSHARD_RETURN_IF_ERROR(ParseMode(socket_mode, flags.layer));
   Apply(flags.layer, line.options);

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <sys/stat.h>
@@ -56,6 +57,9 @@ class Server::Impl {
         rpcs_({options.limits, options.workers, options.queue}, *executor_, pool_) {}
 
   absl::Status Listen() {
+    // Held for the life of the process: the last grpc_shutdown() joins a thread that may sit in a
+    // poll for 10 s, and a stopped server must not wait for that.
+    [[maybe_unused]] static const bool held = (grpc_init(), true);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     Configure(builder);

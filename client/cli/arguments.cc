@@ -5,26 +5,51 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/client.h"
-#include "client/rank_files.h"
+#include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
 namespace {
 
-std::string CheckCp(const std::string& text) {
+// Digits with an optional minus, nothing around them.
+std::optional<int64_t> ParseInteger(absl::string_view text) {
   int64_t number;
-  if (text == "none" || absl::SimpleAtoi(text, &number)) return "";
-  return absl::StrCat("--cp '", text, "' is neither a number nor none");
+  const absl::string_view digits = absl::StripPrefix(text, "-");
+  if (digits.empty() || digits.find_first_not_of("0123456789") != absl::string_view::npos ||
+      !absl::SimpleAtoi(text, &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::string CheckCp(const std::string& text) {
+  if (text == "none" || ParseInteger(text)) return "";
+  return absl::StrCat("'", text, "' is neither a number nor none");
+}
+
+std::string CheckRanks(const std::string& text) {
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    if (!ParseInteger(part)) return absl::StrCat("'", part, "' is not a rank; give e.g. 0,3");
+  }
+  return "";
+}
+
+std::string CheckNotEmpty(const std::string& text) {
+  return text.empty() ? "the value is empty" : "";
 }
 
 }  // namespace
 
-std::optional<int64_t> ShardArguments::cp_size() const {
-  int64_t number;
-  if (!absl::SimpleAtoi(cp, &number)) return std::nullopt;
-  return number;
+std::optional<int64_t> ShardArguments::cp_size() const { return ParseInteger(cp); }
+
+std::vector<int64_t> ShardArguments::rank_list() const {
+  std::vector<int64_t> list;
+  if (ranks.empty()) return list;
+  for (absl::string_view part : absl::StrSplit(ranks, ',')) list.push_back(*ParseInteger(part));
+  return list;
 }
 
 void DeclareShardArguments(CLI::App& command, ShardArguments& arguments) {
@@ -35,10 +60,9 @@ void DeclareShardArguments(CLI::App& command, ShardArguments& arguments) {
       ->required()
       ->type_name("FILE|JSON");
   command.add_option("--ranks", arguments.ranks, "ranks to make, e.g. 0,3; default all")
-      ->delimiter(',')
-      ->type_name("R,R,...");
+      ->check(CLI::Validator(CheckRanks, "R,R,..."));
   command.add_option("--server", arguments.server, "host:port or unix:/path; default in process")
-      ->type_name("ADDR");
+      ->check(CLI::Validator(CheckNotEmpty, "ADDR"));
 }
 
 absl::StatusOr<Options> ReadOptions(const std::string& text_or_file) {
@@ -55,11 +79,11 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(arguments.options));
   if (!arguments.server.empty()) {
     CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(arguments.server));
-    return client->ShardBatch(batch, options, arguments.cp_size(), arguments.ranks);
+    return client->ShardBatch(batch, options, arguments.cp_size(), arguments.rank_list());
   }
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
   const std::unique_ptr<Executor> executor = MakeCpuExecutor();
-  return ShardBatch(sharder, batch, arguments.cp_size(), arguments.ranks, Limits(), *executor,
+  return ShardBatch(sharder, batch, arguments.cp_size(), arguments.rank_list(), Limits(), *executor,
                     pool);
 }
 

@@ -20,14 +20,15 @@ namespace cpshard {
 struct ShardArguments {
   std::string cp;       // "4" or "none"
   std::string options;  // JSON or the name of a file of it
-  std::vector<int64_t> ranks;
-  std::string server;  // empty = in process
+  std::string ranks;    // "0,3"; empty = all
+  std::string server;   // empty = in process
 
-  // The numbers behind --cp; the checks of its range are the plan's.
+  // The numbers behind --cp and --ranks; the checks of their range are the plan's.
   std::optional<int64_t> cp_size() const;
+  std::vector<int64_t> rank_list() const;
 };
 
-// --cp, --options, --ranks, --server. A --cp that is neither a number nor "none" is a usage error.
+// --cp, --options, --ranks, --server. Numbers that are none, and empty values, are usage errors.
 void DeclareShardArguments(CLI::App& command, ShardArguments& arguments);
 
 // NotFound: the file; InvalidArgument: what Options::FromJson refuses.

@@ -45,13 +45,16 @@ bool SameBytes(const std::vector<Tensor>& parts) {
 }
 
 // Whether every rank holds the stream whole: the files say so; those of others are judged by their
-// contents.
+// contents, when they have not the length of a shard on the axis (or no such axis, and none was
+// asked for).
 bool HeldWhole(const std::vector<std::optional<StreamCut>>& cuts, const std::vector<Tensor>& parts,
-               const ShardLayout& layout, int64_t axis) {
+               const ShardLayout& layout, const Arguments& arguments, int64_t axis) {
   if (cuts.front()) return cuts.front()->extent != Extent::kLocal;
   const std::vector<int64_t>& dims = parts.front().spec.dims;
-  const bool has_axis = axis >= 0 && axis < static_cast<int64_t>(dims.size());
-  return (!has_axis || dims[axis] != LocalLen(layout)) && SameBytes(parts);
+  const int64_t axes = dims.size();
+  const int64_t at = axis < 0 ? axis + axes : axis;
+  if (at < 0 || at >= axes) return !arguments.seq_axis && SameBytes(parts);
+  return dims[at] != LocalLen(layout) && SameBytes(parts);
 }
 
 absl::Status WriteStream(const std::string& path, const Tensor& tensor) {
@@ -88,7 +91,7 @@ absl::Status GatherFiles(const Arguments& arguments) {
                            : DefaultAxis(parts.front(), layouts.front(), arguments.stream);
   options.seq_axis = arguments.seq_axis.value_or(axis);
   if (!arguments.fill.empty()) options.fill = ParseNumber(arguments.fill);
-  if (HeldWhole(cuts, parts, layouts.front(), options.seq_axis)) {
+  if (HeldWhole(cuts, parts, layouts.front(), arguments, options.seq_axis)) {
     if (SameBytes(parts)) return WriteStream(arguments.out, parts.front());
     return absl::FailedPreconditionError(absl::StrCat(
         "stream '", arguments.stream, "': every rank holds it whole, but not the same bytes"));

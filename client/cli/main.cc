@@ -17,7 +17,8 @@ constexpr int kExitDifference = 1;
 constexpr int kExitUsage = 64;
 
 std::string OneLine(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
   return text;
 }
 

@@ -35,7 +35,7 @@ absl::StatusOr<Planned> ReadInput(const Arguments& arguments, BufferPool& pool) 
     planned.spec.cp_size = arguments.shard.cp_size();
     return planned;
   }
-  CPSHARD_ASSIGN_OR_RETURN(planned.batch, ReadBatch(arguments.in, pool));
+  CPSHARD_ASSIGN_OR_RETURN(planned.batch, ReadBatch(arguments.in, Limits(), pool));
   planned.spec = SpecOf(planned.batch, arguments.shard.cp_size());
   return planned;
 }
@@ -47,7 +47,7 @@ absl::StatusOr<PlanSummary> MakePlan(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(shard.options));
   CPSHARD_RETURN_IF_ERROR(ValidateSpec(planned.spec, Limits()));
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks,
-                           ResolveRanks(shard.ranks, planned.spec.num_ranks()));
+                           ResolveRanks(shard.rank_list(), planned.spec.num_ranks()));
   if (!shard.server.empty()) {
     CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(shard.server));
     return client->PlanLayout(planned.spec, options, ranks);

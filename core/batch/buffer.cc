@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -117,7 +118,8 @@ BufferPool::~BufferPool() { core_->Close(); }
 
 absl::StatusOr<Buffer> BufferPool::Allocate(size_t size) {
   if (size == 0) return Buffer();
-  const size_t block_size = ClassOf(size);
+  // The class of a size beyond half of the address space would not fit a number.
+  const size_t block_size = size > SIZE_MAX / 2 ? SIZE_MAX : ClassOf(size);
   absl::StatusOr<std::byte*> block = core_->Take(block_size);
   if (!block.ok()) return block.status();
   // The deleter holds the core, not the pool: a buffer may outlive the pool.

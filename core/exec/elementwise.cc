@@ -132,54 +132,70 @@ T BitwiseNot(T element) {
   }
 }
 
-// dest[i] = fn(source element i) for the elements that the task names.
+// dest[i] = fn(source element first + i) for the elements that the task names.
 template <typename From, typename To, typename Fn>
-void Transform(const DeriveTask& task, Fn fn) {
+void Transform(const DeriveTask& task, int64_t first, Fn fn) {
   if (!task.is_diagonal) {
+    const std::byte* source = task.source + first * sizeof(From);
     for (int64_t i = 0; i < task.count; ++i) {
-      Store<To>(task.dest + i * sizeof(To), fn(Load<From>(task.source + i * sizeof(From))));
+      Store<To>(task.dest + i * sizeof(To), fn(Load<From>(source + i * sizeof(From))));
     }
     return;
   }
   const DeriveTask::Diagonal& shape = task.diagonal;
   const int64_t per_row = std::min(shape.queries, shape.keys);
   for (int64_t i = 0; i < task.count; ++i) {
-    const int64_t row = i / per_row;
-    const int64_t k = i % per_row;
+    const int64_t row = (first + i) / per_row;
+    const int64_t k = (first + i) % per_row;
     const int64_t at = row * shape.heads * shape.queries * shape.keys + k * shape.keys + k;
     Store<To>(task.dest + i * sizeof(To), fn(Load<From>(task.source + at * sizeof(From))));
   }
 }
 
-template <typename From, typename Mid>
-void DeriveAs(const DeriveTask& task) {
-  Visit(task.dest_dtype, [&task]<typename To>(To) {
-    if (task.op == Op::kNone) {
-      Transform<From, To>(task, [](From x) { return Cast<To>(Cast<Mid>(x)); });
-    } else if (task.op == Op::kBitwiseNot) {
-      Transform<From, To>(task, [](From x) { return Cast<To>(BitwiseNot(Cast<Mid>(x))); });
-    } else {
-      Transform<From, To>(task, [&task](From x) {
-        return Cast<To>(Bool{Test(task.op, Cast<Mid>(x), task.operand)});
-      });
-    }
+// cast(op(x)) of the elements from `first` on; there is no cast before the op.
+void ApplyOp(const DeriveTask& task, int64_t first) {
+  Visit(task.source_dtype, [&]<typename From>(From) {
+    Visit(task.dest_dtype, [&]<typename To>(To) {
+      if (task.op == Op::kNone) {
+        Transform<From, To>(task, first, [](From x) { return Cast<To>(x); });
+      } else if (task.op == Op::kBitwiseNot) {
+        Transform<From, To>(task, first, [](From x) { return Cast<To>(BitwiseNot(x)); });
+      } else {
+        Transform<From, To>(task, first, [&task](From x) {
+          return Cast<To>(Bool{Test(task.op, x, task.operand)});
+        });
+      }
+    });
   });
+}
+
+// The cast before the op, a block at a time: all pairs of dtypes twice instead of all triples.
+void CastThenApply(const DeriveTask& task) {
+  constexpr int64_t kBlock = 512;
+  alignas(8) std::byte block[kBlock * 8];
+  DeriveTask cast = task;
+  cast.dest = block;
+  cast.dest_dtype = *task.cast;
+  cast.cast.reset();
+  cast.op = Op::kNone;
+  DeriveTask apply = task;
+  apply.source = block;
+  apply.source_dtype = *task.cast;
+  apply.cast.reset();
+  apply.is_diagonal = false;
+  for (int64_t begin = 0; begin < task.count; begin += kBlock) {
+    cast.count = apply.count = std::min(kBlock, task.count - begin);
+    apply.dest = task.dest + begin * ItemSize(task.dest_dtype);
+    ApplyOp(cast, begin);
+    ApplyOp(apply, 0);
+  }
 }
 
 }  // namespace
 
 void RunDerive(const DeriveTask& task) {
-  Visit(task.source_dtype, [&task]<typename From>(From) {
-    if (!task.cast || *task.cast == task.source_dtype) {
-      DeriveAs<From, From>(task);
-    } else if (*task.cast == DType::kI32) {
-      DeriveAs<From, int32_t>(task);
-    } else if (*task.cast == DType::kBool) {
-      DeriveAs<From, Bool>(task);
-    } else {
-      DeriveAs<From, int64_t>(task);
-    }
-  });
+  if (task.cast && *task.cast != task.source_dtype) return CastThenApply(task);
+  ApplyOp(task, 0);
 }
 
 void FillElements(std::byte* dest, Element element, int64_t item_size, int64_t count) {

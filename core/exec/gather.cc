@@ -26,6 +26,10 @@ std::string Describe(const TensorSpec& spec) {
 absl::Status CheckLayouts(const std::vector<ShardLayout>& layouts) {
   if (layouts.empty()) return absl::FailedPreconditionError("there is no layout to gather by");
   const ShardLayout& first = layouts.front();
+  if (first.runs.empty() && !first.padded_seq_len) {
+    return absl::FailedPreconditionError(
+        "the ranks report no layout: there is nothing to gather by");
+  }
   std::vector<bool> seen(std::clamp<int64_t>(first.cp_size, 0, int64_t{1} << 20));
   for (const ShardLayout& layout : layouts) {
     if (layout.cp_size != first.cp_size || layout.batch_digest != first.batch_digest ||
@@ -247,8 +251,6 @@ absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
         absl::StrCat(parts.size(), " tensors do not go with ", layouts.size(), " layouts"));
   }
   CPSHARD_ASSIGN_OR_RETURN(const Partition partition, ReadPartition(layouts));
-  if (partition.whole_everywhere) return HeldWhole(parts);
-
   const int64_t axes = parts.front().spec.dims.size();
   // Positions are of [B, S]: the caller's axis does not count there (contract T49).
   const bool by_position = layouts.front().input_token_stream_positions && options.trim;
@@ -259,6 +261,7 @@ absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
         absl::StrCat(Describe(parts.front().spec), " has no axis ", asked));
   }
   CPSHARD_RETURN_IF_ERROR(CheckParts(layouts, parts, partition, axis));
+  if (partition.whole_everywhere) return HeldWhole(parts);
   if (options.trim) {
     return Trimmed(parts, partition, layouts.front(), axis, options, executor, pool);
   }

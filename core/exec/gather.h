@@ -29,8 +29,9 @@ absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
                               const std::vector<Tensor>& parts, const GatherOptions& options,
                               Executor& executor, BufferPool& pool);
 
-// The shards of one batch, put back: a stream that every rank holds whole comes back as it is.
-// NotFound: no shard has the stream.
+// The shards of one batch, put back: a stream that every rank holds whole comes back as it is. The
+// axis is the one that the shards name; options.seq_axis does not count.
+// NotFound: no shard has the stream. Others as Gather.
 absl::StatusOr<Tensor> GatherStream(const std::vector<RankShard>& shards, absl::string_view name,
                                     GatherOptions options, Executor& executor, BufferPool& pool);
 

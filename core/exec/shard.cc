@@ -18,6 +18,21 @@ int64_t Product(absl::Span<const int64_t> dims) {
   return product;
 }
 
+constexpr size_t Aligned(size_t offset) {
+  return (offset + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
+// Bytes of the block that holds what a rank has for itself.
+size_t LocalBytes(const ShardPlan& plan, int64_t rank) {
+  size_t bytes = 0;
+  for (const StreamPlan& stream : plan.streams) {
+    if (stream.extent == Extent::kLocal) {
+      bytes = Aligned(bytes) + NumBytes(OutputSpec(plan, stream, rank));
+    }
+  }
+  return bytes;
+}
+
 // Turns the streams of one plan into tasks.
 class Lowering {
  public:
@@ -43,13 +58,13 @@ class Lowering {
     }
     CPSHARD_RETURN_IF_ERROR(AddSource(stream, task));
     task.moves = MovesFor(stream);
-    for (size_t k = 0; k < dests.size(); ++k) {
-      const TensorSpec output = OutputSpec(plan_, stream, ranks_[k]);
-      task.dests.push_back(dests[k]);
-      task.dest_strides.push_back(output.dims[stream.axis] * task.column_bytes);
-      if (stream.extent == Extent::kPadded) break;
+    if (stream.extent == Extent::kPadded) {  // the same bytes for everybody who wants them
+      for (std::byte* dest : dests) {
+        if (dest != nullptr) AddCut(stream, {&dest, 1}, task);
+      }
+    } else {
+      AddCut(stream, dests, std::move(task));
     }
-    tasks_.push_back(std::move(task));
     return absl::OkStatus();
   }
 
@@ -61,6 +76,15 @@ class Lowering {
     if (tensor != nullptr) return tensor;
     return absl::InternalError(
         absl::StrCat("the plan reads stream '", view.source, "', which the batch does not have"));
+  }
+
+  void AddCut(const StreamPlan& stream, absl::Span<std::byte* const> dests, CutTask task) {
+    for (size_t k = 0; k < dests.size(); ++k) {
+      const TensorSpec output = OutputSpec(plan_, stream, ranks_[k]);
+      task.dests.push_back(dests[k]);
+      task.dest_strides.push_back(output.dims[stream.axis] * task.column_bytes);
+    }
+    tasks_.push_back(std::move(task));
   }
 
   absl::Status AddAsSent(const StreamPlan& stream, absl::Span<std::byte* const> dests,
@@ -184,26 +208,33 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
   const uint64_t digest = DigestOf(batch);
   ShardResult result;
   result.notices = plan.notices;
-  for (int64_t rank : ranks) {
-    result.shards.push_back({LayoutFor(plan, rank, digest), {{}, plan.scalars}, {}});
-  }
-  std::vector<std::byte*> dests;
-  for (const StreamPlan& stream : plan.streams) {
-    Buffer shared;
-    if (stream.extent == Extent::kAsSent) {
-      shared = batch.FindTensor(std::get<ViewOf>(stream.value.from).source)->buffer;
-    }
-    for (size_t k = 0; k < ranks.size(); ++k) {
-      TensorSpec spec = OutputSpec(plan, stream, ranks[k]);
-      const bool allocate =
-          stream.extent == Extent::kLocal || (stream.extent == Extent::kPadded && k == 0);
-      if (allocate) {
-        CPSHARD_ASSIGN_OR_RETURN(shared, pool.Allocate(NumBytes(spec)));
+  std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), nullptr);
+  std::vector<Buffer> padded(plan.streams.size());
+  for (size_t k = 0; k < ranks.size(); ++k) {
+    RankShard shard{LayoutFor(plan, ranks[k], digest), {{}, plan.scalars}, {}};
+    CPSHARD_ASSIGN_OR_RETURN(const Buffer block, pool.Allocate(LocalBytes(plan, ranks[k])));
+    size_t offset = 0;
+    for (size_t s = 0; s < plan.streams.size(); ++s) {
+      const StreamPlan& stream = plan.streams[s];
+      Tensor tensor{OutputSpec(plan, stream, ranks[k]), {}};
+      const size_t bytes = NumBytes(tensor.spec);
+      if (stream.extent == Extent::kAsSent) {
+        tensor.buffer = batch.FindTensor(std::get<ViewOf>(stream.value.from).source)->buffer;
+      } else if (stream.extent == Extent::kLocal) {
+        if (bytes > 0) tensor.buffer = block.Slice(offset, bytes);
+        dests[s * ranks.size() + k] = tensor.buffer.data();
+        offset = Aligned(offset + bytes);
+      } else {
+        if (k == 0) {
+          CPSHARD_ASSIGN_OR_RETURN(padded[s], pool.Allocate(bytes));
+          dests[s * ranks.size()] = padded[s].data();
+        }
+        tensor.buffer = padded[s];
       }
-      dests.push_back(allocate ? shared.data() : nullptr);
-      result.shards[k].batch.tensors.push_back({std::move(spec), shared});
-      result.shards[k].cuts.push_back({stream.extent, stream.axis});
+      shard.batch.tensors.push_back(std::move(tensor));
+      shard.cuts.push_back({stream.extent, stream.axis});
     }
+    result.shards.push_back(std::move(shard));
   }
   CPSHARD_RETURN_IF_ERROR(WriteShards(plan, batch, ranks, dests, executor, pool));
   return result;

@@ -31,14 +31,16 @@ struct ShardResult {
 };
 
 // Writes the outputs of `ranks` where the caller wants them. dests[s * ranks.size() + k] receives
-// plan.streams[s] of ranks[k], OutputSpec(plan, stream, rank) bytes; nullptr = not wanted (a stream
-// that every rank holds whole need only be written once, or not at all).
+// plan.streams[s] of ranks[k], OutputSpec(plan, stream, rank) bytes. nullptr = not wanted: a stream
+// that every rank holds whole need only be written once, or not at all; a stream that is cut is
+// wanted by all ranks (where a rank's part has no bytes, any pointer will do).
 // Precondition: the plan is of this batch; ranks passed ResolveRanks.
 absl::Status WriteShards(const ShardPlan& plan, const Batch& batch, absl::Span<const int64_t> ranks,
                          absl::Span<std::byte* const> dests, Executor& executor, BufferPool& pool);
 
-// The shards of `ranks` in pooled buffers. Streams as sent share the batch's bytes; a padded stream
-// is one buffer for all ranks. Errors: ResourceExhausted from the pool.
+// The shards of `ranks` in pooled memory: one block a rank, its streams 64-byte-aligned windows on
+// it (a block that holds a whole shard is large enough for huge pages). Streams as sent share the
+// batch's bytes; a padded stream is one buffer for all ranks. Errors: ResourceExhausted.
 absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch,
                                        absl::Span<const int64_t> ranks, Executor& executor,
                                        BufferPool& pool);

@@ -1,6 +1,9 @@
 // What an executor can do: a closed vocabulary of two tasks over plain memory. The tasks carry
 // everything; an executor decides nothing.
 //
+// Memory may lie at any alignment. Destinations do not overlap sources. Where two moves of a task
+// write the same bytes the later one stays.
+//
 // A stream is seen as [outer, columns, inner]: the axes before the sequence axis are one outer
 // index, those after it are the bytes of a column.
 #pragma once
@@ -22,7 +25,8 @@ struct Move {
   enum class Kind : uint8_t {
     kCopy,      // columns from ... from + length - 1 of the source row
     kFill,      // the task's fill element
-    kContinue,  // element i = source column `from` + start + i, in the stream's dtype
+    kContinue,  // element i = source column `from` + start + i: integers wrap, a floating offset is
+                // rounded to the dtype, then added in it; not for bool
     kRamp,      // element i = start + step * i, no source
   };
   Kind kind = Kind::kCopy;
@@ -56,7 +60,9 @@ struct CutTask {
   std::vector<int64_t> dest_strides;  // bytes from one outer index to the next
 };
 
-// Derive: dest[i] = cast(op(cast(source[i]))), element by element.
+// Derive: dest[i] = cast(op(cast(source[i]))), element by element. Casts are C++'s, but out of
+// range they saturate and NaN becomes 0; to bool = not zero. NaN is not zero, -0.0 is. kBitwiseNot
+// takes bool and integers.
 struct DeriveTask {
   const std::byte* source = nullptr;
   DType source_dtype = DType::kI64;

@@ -40,20 +40,20 @@ constexpr IntegerRange RangeOf(DType dtype) {
 }
 
 absl::StatusOr<Element> ToInteger(const Number& value, DType dtype, absl::string_view stream) {
-  int64_t integer = 0;
-  if (const double* real = std::get_if<double>(&value)) {
-    const double truncated = std::trunc(*real);
-    // 2^63 is exact in a double; the comparison also refuses NaN.
-    if (!(truncated >= -9223372036854775808.0 && truncated < 9223372036854775808.0)) {
-      return OutOfRange(value, dtype, stream);
-    }
-    integer = static_cast<int64_t>(truncated);
-  } else {
-    integer = std::get<int64_t>(value);
-  }
   const IntegerRange range = RangeOf(dtype);
-  if (integer < range.low || integer > range.high) return OutOfRange(value, dtype, stream);
-  return Element{static_cast<uint64_t>(integer)};
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) {
+    if (*integer < range.low || *integer > range.high) return OutOfRange(value, dtype, stream);
+    return Element{static_cast<uint64_t>(*integer)};
+  }
+  // As torch: the value itself must be in range, then it is truncated. The comparisons also refuse
+  // NaN; 2^63 is exact in a double, 2^63 - 1 is not.
+  const double real = std::get<double>(value);
+  const bool below_end =
+      dtype == DType::kI64 ? real < 9223372036854775808.0 : real <= static_cast<double>(range.high);
+  if (!(real >= static_cast<double>(range.low) && below_end)) {
+    return OutOfRange(value, dtype, stream);
+  }
+  return Element{static_cast<uint64_t>(static_cast<int64_t>(real))};
 }
 
 double AsDouble(const Number& value) {

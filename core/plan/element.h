@@ -24,7 +24,8 @@ struct Element {
 };
 
 // Converts a fill value to `dtype` (contract 2.2, decision D5): bool = (value != 0); an integer
-// target truncates a float value toward zero; a float target rounds to nearest even.
+// target truncates a float value that is in range toward zero; a float target rounds to nearest
+// even, f16 and bf16 by way of float as torch does.
 // InvalidArgument, naming `stream` and both values: out of range, which for bool and u8 means every
 // negative value (-100 included); NaN or infinity into an integer.
 absl::StatusOr<Element> ConvertFill(const Number& value, DType dtype, absl::string_view stream);

@@ -51,7 +51,7 @@ struct LayoutPlan {
   int64_t source_len = 0;  // columns of the caller's rows
   int64_t padded_len = 0;
   std::vector<IndexMap> placement;  // 1 entry (all rows alike) or `rows` entries; size padded_len
-  std::vector<IndexMap> partition;  // one per rank; columns < padded_len
+  std::vector<IndexMap> partition;  // one per rank; columns < padded_len, no fill runs
   std::optional<RowShape> flattened_from;
   Report report;
   std::string padded_to;  // for messages: "a multiple of cp_size 2 * pad_multiple 4"
@@ -104,7 +104,8 @@ struct Fill {
   enum class Kind {
     kNone,      // there are none
     kConstant,  // `value`
-    kContinue,  // last + 1, last + 2, ... of the same outer index, in the stream's dtype
+    kContinue,  // last + 1, last + 2, ... of the source column before the fill, each outer index
+                // and inner element from its own, in the stream's dtype (bool has no such value)
   };
   Kind kind = Kind::kNone;
   Element value;

@@ -18,6 +18,12 @@ absl::Status CheckName(absl::string_view name, const Limits& limits) {
                                                    name.size(), " bytes; the limit is ",
                                                    limits.max_name_bytes));
   }
+  for (unsigned char c : name) {
+    if (c < ' ' || c == 0x7f) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the name '", name, "' holds the control character ", static_cast<int>(c)));
+    }
+  }
   for (absl::string_view prefix : kReservedPrefixes) {
     if (absl::StartsWith(name, prefix)) {
       return absl::InvalidArgumentError(absl::StrCat("the name '", name, "' begins with '", prefix,

@@ -58,7 +58,7 @@ struct BatchSpec {
 
 // architecture.md section 9. Checked before anything is allocated.
 struct Limits {
-  int64_t max_tensors = 256;
+  int64_t max_tensors = 256;  // entries: tensors and scalars
   int64_t max_dims = 8;
   int64_t max_name_bytes = 128;
   int64_t max_ranks = 4096;
@@ -67,8 +67,8 @@ struct Limits {
 };
 
 // InvalidArgument, naming the stream and the numbers: a count, rank, name or size over the limits;
-// a negative dim; a size beyond int64; a name that is empty, is used twice or begins with
-// `_cpshard.`, `_meta.` or `_layout.`; cp_size < 1 or over the limit.
+// a negative dim; a size beyond int64; a name that is empty, is used twice, holds a control
+// character or begins with `_cpshard.`, `_meta.` or `_layout.`; cp_size < 1 or over the limit.
 absl::Status ValidateSpec(const BatchSpec& spec, const Limits& limits);
 
 // The ranks that a request names; none named = all of them, ascending.

@@ -30,7 +30,7 @@ class SafetensorsTest : public ::testing::Test {
     file << header << body;
   }
 
-  absl::Status ReadStatus() { return ReadSafetensors(Path(), pool_).status(); }
+  absl::Status ReadStatus() { return SafetensorsFile::Open(Path()).status(); }
 
   ~SafetensorsTest() override { std::remove(Path().c_str()); }
 
@@ -43,7 +43,7 @@ TEST_F(SafetensorsTest, ReadsAFileWrittenByHand) {
         R"("z":{"dtype":"F64","shape":[0,3],"data_offsets":[6,6]},)"
         R"("__metadata__":{"format":"pt","qkv_format":"thd","n":"-12","t":"true","s":"007"}})",
         std::string("\x01\x00\xff\xff\x80\x3f", 6));
-  const auto batch = ReadBatch(Path(), pool_);
+  const auto batch = ReadBatch(Path(), Limits(), pool_);
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(ReadInts(*batch->FindTensor("a"))->values, (std::vector<int64_t>{1, -1}));
   EXPECT_EQ(batch->FindTensor("b")->spec, (TensorSpec{"b", DType::kBF16, {}}));
@@ -65,13 +65,15 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsReadBackAligned) {
   file.read(reinterpret_cast<char*>(&header_size), 8);
   EXPECT_EQ((header_size + 8) % 64, 0u);
 
-  const auto back = ReadSafetensors(Path(), pool_);
+  auto back = SafetensorsFile::Open(Path());
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->metadata, (std::map<std::string, std::string>{{"k", "v"}}));
-  ASSERT_EQ(back->tensors.size(), 2u);
-  EXPECT_EQ(back->tensors[0].spec, longs.spec);  // eight-byte elements come first
-  EXPECT_EQ(back->tensors[0].bytes(), longs.bytes());
-  EXPECT_EQ(back->tensors[1].bytes(), bytes.bytes());
+  EXPECT_EQ(back->metadata(), (std::map<std::string, std::string>{{"k", "v"}}));
+  const std::vector<Tensor> tensors = *back->ReadAll(pool_);
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0].spec, longs.spec);  // eight-byte elements come first
+  EXPECT_EQ(tensors[0].bytes(), longs.bytes());
+  EXPECT_EQ(tensors[1].bytes(), bytes.bytes());
+  EXPECT_EQ(back->Read(1, pool_)->bytes(), bytes.bytes());
 }
 
 TEST_F(SafetensorsTest, ScalarsSurviveAsMetadata) {
@@ -90,7 +92,7 @@ TEST_F(SafetensorsTest, ACorruptFileIsRefusedWithTheReason) {
       {good, "abc", "truncated"},
       {good, "abcde", "the file has 5"},
       {"[]", "", "not a JSON object"},
-      {"{", "", "not a JSON object"},
+      {"{", "", "not JSON"},
       {R"({"a":3})", "", "'a'"},
       {R"({"a":{"dtype":"U8","shape":[4]}})", "abcd", "data_offsets"},
       {R"({"a":{"dtype":"U16","shape":[2],"data_offsets":[0,4]}})", "abcd", "U16"},
@@ -123,9 +125,17 @@ TEST_F(SafetensorsTest, AHeaderLongerThanTheFileIsRefusedBeforeItIsAllocated) {
   EXPECT_EQ(ReadStatus().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(SafetensorsTest, ABatchOverTheLimitIsRefusedBeforeItsBytesAreRead) {
+  Write(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]}})", "abcde");
+  Limits limits;
+  limits.max_batch_bytes = 4;
+  EXPECT_EQ(ReadBatch(Path(), limits, pool_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pool_.stats().buffers_out + pool_.stats().bytes_idle, 0u);
+}
+
 TEST_F(SafetensorsTest, AnAbsentFileAndAFolderAreNotFound) {
   EXPECT_EQ(ReadStatus().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ReadSafetensors(::testing::TempDir(), pool_).status().code(),
+  EXPECT_EQ(SafetensorsFile::Open(::testing::TempDir()).status().code(),
             absl::StatusCode::kNotFound);
 }
 

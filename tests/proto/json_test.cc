@@ -36,9 +36,9 @@ TEST(LayoutsJson, PrintsDefaultsUnderTheirProtoNames) {
   layout.padded_seq_len = 0;
   layout.runs = {{0, 2}};
   const std::string json = LayoutsToJson({layout});
-  EXPECT_THAT(json, HasSubstr("\"cp_rank\": 0"));
-  EXPECT_THAT(json, HasSubstr("\"source\": \"0\""));
-  EXPECT_THAT(json, HasSubstr("\"padded_seq_len\": \"0\""));
+  EXPECT_THAT(json, HasSubstr("\"cp_rank\":0"));
+  EXPECT_THAT(json, HasSubstr("\"source\":\"0\""));
+  EXPECT_THAT(json, HasSubstr("\"padded_seq_len\":\"0\""));
   EXPECT_THAT(json, ::testing::Not(HasSubstr("original_seq_len")));
 }
 

@@ -38,8 +38,12 @@ TEST(Options, RefuseWhatTheyDoNotKnow) {
        {R"({"contiguos": {}})", R"({"contiguous": {"pad_mutiple": 4}})",
         R"({"kimi": {"variant": "K9"}})", R"({"contiguous": {"pad_multiple": "four"}})",
         R"({"contiguous": {"pad_multiple": 1.5}})",
-        R"({"contiguous": {"pad_multiple": 9223372036854775808}})", R"({"contiguous": 3})", "[]",
-        "", "{", R"({"contiguous": {}} trailing)"}) {
+        R"({"contiguous": {"pad_multiple": 9223372036854775808}})",
+        R"({"contiguous": {}, "padding_token_id": -9223372036854775809})",
+        R"({"contiguous": {}, "padding_token_id": "-9223372036854775809"})",
+        R"({"contiguous": {}, "padding_token_id": 1, "padding_token_id": 2})",
+        R"({'contiguous': {}})", R"({"contiguous": {},})", R"({"contiguous": 3})", "[]", "", "{",
+        R"({"contiguous": {}} trailing)"}) {
     EXPECT_EQ(ParseStatus(json).code(), absl::StatusCode::kInvalidArgument) << json;
   }
 }

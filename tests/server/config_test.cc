@@ -70,6 +70,13 @@ TEST_F(ConfigTest, WhatIsWrongIsNamed) {
       {{"--socket-mode", "0999"}, "0999"},
       {{"--max-batch-bytes", "-1"}, "max_batch_bytes is -1"},
       {{"--no-such-flag"}, "no-such-flag"},
+      {{"--listen", "127.0.0.1:99999"}, "99999"},
+      {{"--listen", "127.0.0.1"}, "127.0.0.1"},
+      {{"--listen", "127.0.0.1:"}, "port ''"},
+      {{"--listen", "::1:7070"}, "::1"},
+      {{"--listen", "unix-abstract:abc"}, "unix-abstract"},
+      {{"--listen", "unix:"}, "no path"},
+      {{"--listen", "127.0.0.1:0", "stray"}, "stray"},
   };
   for (const Case& c : cases) {
     const auto line = Parse(c.arguments);
@@ -77,6 +84,18 @@ TEST_F(ConfigTest, WhatIsWrongIsNamed) {
     EXPECT_THAT(std::string(line.status().message()), HasSubstr(c.named));
   }
   EXPECT_EQ(Parse({"--config", "/no/such/file"}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ConfigTest, AFaultIsOneLineThatNamesItsSource) {
+  for (const char* text : {"not json", "", R"({"workers": 2)", R"({"workers": 2} {})"}) {
+    const std::string file = File(text);
+    const std::string message(Parse({"--config", file}).status().message());
+    EXPECT_THAT(message, HasSubstr(file));
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  EXPECT_EQ(Parse({"--config", ::testing::TempDir()}).status().code(), absl::StatusCode::kNotFound);
+  setenv("CPSHARD_WORKERS", "many", 1);
+  EXPECT_THAT(std::string(Parse({}).status().message()), HasSubstr("CPSHARD_WORKERS"));
 }
 
 TEST_F(ConfigTest, TheSocketModeIsOctal) {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "client/rank_files.h"
+#include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard::demo {

@@ -1,0 +1,68 @@
+#include "proto/strict_json.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace cpshard {
+namespace {
+
+using Json = nlohmann::json;
+
+// Walks the text and stops at the first fault.
+class Checker : public nlohmann::json_sax<Json> {
+ public:
+  const std::string& fault() const { return fault_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+
+  // Integers that do not fit arrive here, as the text they were.
+  bool number_float(number_float_t, const string_t& text) override {
+    if (text.find_first_of(".eE") != string_t::npos) return true;
+    return Fail(absl::StrCat("the integer ", text, " is beyond 64 bits"));
+  }
+  bool start_object(size_t) override {
+    keys_.emplace_back();
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool key(string_t& name) override {
+    return keys_.back().insert(name).second || Fail(absl::StrCat("'", name, "' is there twice"));
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    return Fail(absl::StrCat("not JSON at byte ", position));
+  }
+
+ private:
+  bool Fail(std::string fault) {
+    fault_ = std::move(fault);
+    return false;
+  }
+
+  std::string fault_;
+  std::vector<std::set<std::string>> keys_;
+};
+
+}  // namespace
+
+absl::Status CheckStrictJson(absl::string_view text, absl::string_view what) {
+  Checker checker;
+  if (Json::sax_parse(text.begin(), text.end(), &checker)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", checker.fault()));
+}
+
+}  // namespace cpshard

@@ -1,0 +1,127 @@
+#include "core/batch/batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "tests/batch/tensors.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+template <typename T>
+void ExpectReadsItsLimits(DType dtype) {
+  const T low = std::numeric_limits<T>::min();
+  const T high = std::numeric_limits<T>::max();
+  const absl::StatusOr<IntTensor> ints =
+      ReadInts(TensorOf<T>("x", dtype, {2, 2}, {low, high, T{1}, T{0}}));
+  ASSERT_TRUE(ints.ok()) << ints.status();
+  EXPECT_THAT(ints->dims, ElementsAre(2, 2));
+  EXPECT_THAT(ints->values, ElementsAre(low, high, 1, 0)) << DTypeName(dtype);
+}
+
+TEST(Batch, ReadsEveryIntegerDTypeWidened) {
+  ExpectReadsItsLimits<uint8_t>(DType::kU8);
+  ExpectReadsItsLimits<int8_t>(DType::kI8);
+  ExpectReadsItsLimits<int16_t>(DType::kI16);
+  ExpectReadsItsLimits<int32_t>(DType::kI32);
+  ExpectReadsItsLimits<int64_t>(DType::kI64);
+}
+
+TEST(Batch, ReadsBoolsAsZeroAndOne) {
+  EXPECT_THAT(ReadInts(TensorOf<uint8_t>("x", DType::kBool, {3}, {1, 0, 1}))->values,
+              ElementsAre(1, 0, 1));
+}
+
+TEST(Batch, ReadsScalarsAndEmptyTensors) {
+  EXPECT_THAT(ReadInts(TensorOf<int64_t>("x", DType::kI64, {}, {42}))->values, ElementsAre(42));
+  const absl::StatusOr<IntTensor> empty = ReadInts(TensorOf<int64_t>("x", DType::kI64, {0, 7}, {}));
+  EXPECT_THAT(empty->values, IsEmpty());
+  EXPECT_THAT(empty->dims, ElementsAre(0, 7));
+}
+
+TEST(Batch, ReadsBytesOfAnyAlignment) {
+  std::vector<std::byte> bytes(8 * 3 + 1);
+  const int64_t values[] = {-5, int64_t{1} << 40, 7};
+  std::memcpy(bytes.data() + 1, values, sizeof values);
+  const Tensor tensor{{"x", DType::kI64, {3}}, BufferOf(bytes).Slice(1, sizeof values)};
+  EXPECT_THAT(ReadInts(tensor)->values, ElementsAre(-5, int64_t{1} << 40, 7));
+}
+
+TEST(Batch, RefusesToReadFloatsAsIntegers) {
+  for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    const absl::Status status =
+        ReadInts(TensorOf<std::byte>("seq_lens", dtype, {1}, std::vector<std::byte>(8))).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("seq_lens"), HasSubstr(std::string(DTypeName(dtype)))));
+  }
+}
+
+TEST(Batch, TheSpecIsTheBatchWithoutItsBytes) {
+  const Batch batch{{TensorOf<int64_t>("a", DType::kI64, {1, 2}, {1, 2}),
+                     TensorOf<float>("b", DType::kF32, {1}, {3.0f})},
+                    {{"format", std::string("thd")}}};
+  const BatchSpec spec = SpecOf(batch, 4);
+  EXPECT_THAT(spec.tensors,
+              ElementsAre(TensorSpec{"a", DType::kI64, {1, 2}}, TensorSpec{"b", DType::kF32, {1}}));
+  EXPECT_EQ(spec.scalars, batch.scalars);
+  EXPECT_EQ(spec.cp_size, 4);
+  EXPECT_EQ(SpecOf(batch, std::nullopt).cp_size, std::nullopt);
+}
+
+TEST(Batch, FindsTensorsByName) {
+  const Batch batch{{TensorOf<int64_t>("a", DType::kI64, {1}, {1})}, {{"b", true}}};
+  EXPECT_EQ(batch.FindTensor("a"), &batch.tensors[0]);
+  EXPECT_EQ(batch.FindTensor("b"), nullptr);  // a scalar
+}
+
+// A layout that needs two streams and reports what it was given.
+Sharder Reader() {
+  return Sharder(
+      {.name = "reader"}, {},
+      [](const BatchSpec&, const PlanValues& values) {
+        ShardPlan plan;
+        for (const auto& [name, ints] : values) {
+          plan.notices.push_back({name, std::to_string(ints.values.at(0))});
+        }
+        return absl::StatusOr<ShardPlan>(plan);
+      },
+      [](const BatchSpec&) {
+        return std::vector<std::string>{"seq_lens", "ids"};
+      });
+}
+
+TEST(PlanBatch, ReadsTheValuesThatTheLayoutNeedsAndNoOthers) {
+  const Batch batch{{TensorOf<int32_t>("seq_lens", DType::kI32, {1, 1}, {6}),
+                     TensorOf<uint8_t>("ids", DType::kU8, {2}, {200, 1}),
+                     TensorOf<float>("pixels", DType::kF32, {1}, {0.5f})},
+                    {}};
+  const absl::StatusOr<ShardPlan> plan = PlanBatch(Reader(), batch, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->notices, ElementsAre(Notice{"ids", "200"}, Notice{"seq_lens", "6"}));
+}
+
+TEST(PlanBatch, LeavesItToTheLayoutToMissAStream) {
+  const Batch batch{{TensorOf<int32_t>("seq_lens", DType::kI32, {1, 1}, {6})}, {}};
+  const absl::StatusOr<ShardPlan> plan = PlanBatch(Reader(), batch, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->notices, ElementsAre(Notice{"seq_lens", "6"}));
+}
+
+TEST(PlanBatch, ANeededStreamOfFloatsIsRefused) {
+  const Batch batch{{TensorOf<float>("seq_lens", DType::kF32, {1, 1}, {6.0f})}, {}};
+  const absl::Status status = PlanBatch(Reader(), batch, 2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("seq_lens"));
+}
+
+}  // namespace
+}  // namespace cpshard

@@ -1,0 +1,31 @@
+// cpshard_bench: ratios against anchors measured in the same run. It prints; it never fails on a
+// number.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "tests/bench/bench.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Ratios of cpshard against anchors measured in the same run");
+  std::string json;
+  std::string only;
+  int rounds = 11;
+  app.add_option("--json", json, "write the table here as JSON");
+  app.add_option("--only", only, "plan or executor")->check(CLI::IsMember({"plan", "executor"}));
+  app.add_option("--rounds", rounds, "measured rounds per row")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+
+  cpshard::bench::Table table;
+  table.PrintHead();
+  if (only != "executor") cpshard::bench::AddPlanRows(rounds, table);
+  if (only != "plan") cpshard::bench::AddExecutorRows(rounds, table);
+  if (json.empty()) return 0;
+  std::ofstream file(json);
+  file << table.ToJson();
+  file.close();
+  if (file) return 0;
+  std::fprintf(stderr, "error: cannot write %s\n", json.c_str());
+  return 1;
+}

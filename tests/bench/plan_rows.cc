@@ -1,0 +1,90 @@
+#include <numeric>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/exec/shard.h"
+#include "core/plan/layouts.h"
+#include "tests/bench/bench.h"
+
+namespace cpshard::bench {
+namespace {
+
+constexpr int64_t kLong = 1 << 20;
+constexpr int64_t kShort = 1 << 10;
+constexpr int kRepeat = 2000;
+
+// Leaves what is left of WriteShards when no byte moves: the lowering from maps to moves.
+class NoExecutor : public Executor {
+ public:
+  absl::Status Run(absl::Span<const Task> tasks) override {
+    Keep(tasks);
+    return absl::OkStatus();
+  }
+  absl::string_view name() const override { return "none"; }
+};
+
+// A batch of the right shape; its bytes are never read.
+Batch HollowBatch(const BatchSpec& spec) {
+  Batch batch;
+  for (const TensorSpec& tensor : spec.tensors) {
+    batch.tensors.push_back({tensor, Buffer(nullptr, nullptr, NumBytes(tensor))});
+  }
+  return batch;
+}
+
+void AddRow(const std::string& group, const std::string& name, const std::vector<double>& seconds,
+            const std::vector<double>* anchor, const std::string& goal, Table& table) {
+  Row row{group, name, StatsOf(Scaled(1e6, seconds)), "us"};
+  if (anchor != nullptr) row.of_anchor = StatsOf(Quotients(*anchor, seconds));
+  row.goal = goal;
+  table.Add(std::move(row));
+}
+
+void AddLayout(const std::string& layout, const Sharder& sharder, bool position_ids, int rounds,
+               Table& table) {
+  const BatchSpec shorter = TokenBatch(1, kShort, position_ids);
+  const BatchSpec longer = TokenBatch(1, kLong, position_ids);
+  const ShardPlan plan = sharder.Plan(longer, {}).value();
+  const Batch batch = HollowBatch(longer);
+  std::vector<int64_t> ranks(kRanks);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::byte wanted;
+  const std::vector<std::byte*> dests(plan.streams.size() * kRanks, &wanted);
+  NoExecutor executor;
+  BufferPool pool;
+
+  const auto seconds =
+      Interleave({{"short", [&] { Keep(sharder.Plan(shorter, {})); }},
+                  {"long", [&] { Keep(sharder.Plan(longer, {})); }},
+                  {"lower", [&] { Keep(WriteShards(plan, batch, ranks, dests, executor, pool)); }}},
+                 rounds, kRepeat);
+  const std::string group =
+      absl::StrCat(layout, position_ids ? "" : ", no position_ids", ", cp ", kRanks);
+  AddRow(group, absl::StrCat("plan, S = ", kShort, " (anchor)"), seconds[0], nullptr, "", table);
+  AddRow(group, absl::StrCat("plan, S = ", kLong), seconds[1], &seconds[0], "< 10 us, ratio 1",
+         table);
+  AddRow(group, absl::StrCat("lowering to moves, S = ", kLong), seconds[2], nullptr, "", table);
+}
+
+}  // namespace
+
+BatchSpec TokenBatch(int64_t rows, int64_t columns, bool position_ids) {
+  BatchSpec spec;
+  spec.cp_size = kRanks;
+  const std::vector<int64_t> dims{rows, columns};
+  spec.tensors = {{"input_ids", DType::kI64, dims}, {"labels", DType::kI64, dims}};
+  if (position_ids) spec.tensors.push_back({"position_ids", DType::kI64, dims});
+  spec.tensors.push_back({"padding_mask", DType::kBool, dims});
+  return spec;
+}
+
+void AddPlanRows(int rounds, Table& table) {
+  const SharedOptions shared{.padding_token_id = 0};
+  for (const bool position_ids : {true, false}) {
+    AddLayout("contiguous", Contiguous({}, shared), position_ids, rounds, table);
+    AddLayout("round_robin", RoundRobin({}, shared), position_ids, rounds, table);
+  }
+}
+
+}  // namespace cpshard::bench

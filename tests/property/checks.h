@@ -1,0 +1,41 @@
+// The properties themselves. Each function compares what the product did for one batch with the
+// input, with another run, or with the oracle, and says what is wrong; "" = nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/exec/shard.h"
+#include "tests/property/layout_cases.h"
+#include "tests/property/samples.h"
+
+namespace cpshard::property {
+
+using Shards = std::vector<RankShard>;
+
+// Shards the sample in process; empty `ranks` = all.
+absl::StatusOr<ShardResult> ShardSample(const LayoutCase& layout, const Sample& sample,
+                                        const Point& point, const std::vector<int64_t>& ranks = {});
+
+// Every padded column is on exactly one rank; where each rank holds all, on all of them in order.
+std::string CoverageFault(const LayoutCase& layout, const Shards& shards);
+
+// Ranks differ in anything but their rank, their columns and their values.
+std::string AgreementFault(const Shards& shards);
+
+// One rank's streams and layout are not the oracle's.
+std::string ShardFault(const RankShard& got, const oracle::Shard& want);
+
+// The streams but `except` differ between two runs.
+std::string DifferenceFault(const Shards& a, const Shards& b, const std::string& except = "");
+
+// A stream does not come back: in padded columns as the oracle's shards put together, trimmed as it
+// was sent.
+std::string GatherFault(const LayoutCase& layout, const Sample& sample, const Point& point,
+                        const Shards& shards);
+
+// The number of labels that are not -100 is not the input's.
+std::string LabelCountFault(const LayoutCase& layout, const Sample& sample, const Shards& shards);
+
+}  // namespace cpshard::property

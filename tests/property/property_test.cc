@@ -1,0 +1,212 @@
+// Properties of every layout (contract section 15), over all small batches: cp 1-8 and no mesh,
+// lengths 0-64, 0-3 rows, with streams drawn anew for each; what depends on dtypes and shapes also
+// over every way to send every single stream at a few of those points.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/property/checks.h"
+#include "tests/property/layout_cases.h"
+#include "tests/property/samples.h"
+
+namespace cpshard::property {
+
+void PrintTo(const LayoutCase& layout, std::ostream* out) { *out << layout.name; }
+
+namespace {
+
+using Visit = std::function<void(Sample, const Point&)>;
+
+void VisitDrawnSamples(const Visit& visit) {
+  for (int64_t cp_size = 0; cp_size <= 8; ++cp_size) {
+    for (int64_t length = 0; length <= 64; ++length) {
+      for (int64_t rows = 0; rows <= 3; ++rows) {
+        Point point{.length = length, .rows = rows};
+        if (cp_size > 0) point.cp_size = cp_size;
+        Rng rng((cp_size * 65 + length) * 4 + rows);
+        visit(DrawSample(point, rng), point);
+      }
+    }
+  }
+}
+
+void VisitSingleVariants(const Visit& visit) {
+  for (size_t stream = 0; stream < StreamVariants().size(); ++stream) {
+    for (size_t choice = 0; choice < StreamVariants()[stream].size(); ++choice) {
+      for (const int64_t cp_size : {1, 2, 3}) {
+        for (const int64_t length : {0, 1, 7, 12, 31}) {
+          for (const int64_t rows : {1, 2}) {
+            const Point point{.cp_size = cp_size, .length = length, .rows = rows};
+            Rng rng(stream * 100 + choice);
+            visit(PlainSampleWith(stream, choice, point, rng), point);
+          }
+        }
+      }
+    }
+  }
+}
+
+void VisitAllSamples(const Visit& visit) {
+  VisitDrawnSamples(visit);
+  VisitSingleVariants(visit);
+}
+
+class EveryLayout : public testing::TestWithParam<LayoutCase> {
+ protected:
+  using Walk = void (*)(const Visit&);
+  using SampleFault = std::function<std::string(const Sample&, const Point&)>;
+  using ShardsFault = std::function<std::string(const Sample&, const Point&, const Shards&)>;
+
+  // Calls `fault` for every sample, fitted to the layout, until some have gone wrong.
+  void Check(Walk walk, const SampleFault& fault) {
+    int faults = 0;
+    walk([&](Sample sample, const Point& point) {
+      if (faults >= 3) return;
+      GetParam().Fit(sample);
+      const std::string text = fault(sample, point);
+      if (text.empty()) return;
+      ++faults;
+      ADD_FAILURE() << text << "\n  " << Describe(sample, point);
+    });
+  }
+
+  // The same for the samples that the layout accepts: at least every other one.
+  void CheckShards(Walk walk, const ShardsFault& fault) {
+    int64_t seen = 0;
+    int64_t accepted = 0;
+    Check(walk, [&](const Sample& sample, const Point& point) -> std::string {
+      ++seen;
+      const auto result = ShardSample(GetParam(), sample, point);
+      if (!result.ok()) return "";
+      ++accepted;
+      return fault(sample, point, result->shards);
+    });
+    EXPECT_GE(accepted * 2, seen);
+  }
+};
+
+TEST_P(EveryLayout, HoldsEveryPaddedColumnOnce) {
+  CheckShards(VisitDrawnSamples, [&](const Sample&, const Point&, const Shards& shards) {
+    return CoverageFault(GetParam(), shards);
+  });
+}
+
+TEST_P(EveryLayout, GivesAllRanksTheSameShapesAndTheSameLayout) {
+  CheckShards(VisitDrawnSamples, [](const Sample&, const Point& point, const Shards& shards) {
+    if (static_cast<int64_t>(shards.size()) != point.num_ranks()) return std::string("ranks");
+    return AgreementFault(shards);
+  });
+}
+
+TEST_P(EveryLayout, GivesEveryRankWhatTheOracleSaysAndRefusesWhatItRefuses) {
+  if (!GetParam().restated) GTEST_SKIP() << "the oracle does not know this layout";
+  Check(VisitAllSamples, [&](const Sample& sample, const Point& point) -> std::string {
+    const std::vector<oracle::Shard> want = GetParam().Expected(sample, point);
+    const auto got = ShardSample(GetParam(), sample, point);
+    if (!got.ok()) return want.empty() ? "" : absl::StrCat("refused: ", got.status().ToString());
+    if (want.empty()) return "accepted what the oracle refuses";
+    for (int64_t rank = 0; rank < point.num_ranks(); ++rank) {
+      const std::string fault = ShardFault(got->shards[rank], want[rank]);
+      if (!fault.empty()) return absl::StrCat("rank ", rank, ": ", fault);
+    }
+    return "";
+  });
+}
+
+TEST_P(EveryLayout, GathersEveryStreamBackBitForBit) {
+  CheckShards(VisitAllSamples, [&](const Sample& sample, const Point& point, const Shards& shards) {
+    return GatherFault(GetParam(), sample, point, shards);
+  });
+}
+
+TEST_P(EveryLayout, KeepsTheNumberOfLabelsThatCount) {
+  CheckShards(VisitDrawnSamples, [&](const Sample& sample, const Point&, const Shards& shards) {
+    return LabelCountFault(GetParam(), sample, shards);
+  });
+}
+
+TEST_P(EveryLayout, GivesARankAskedForAloneTheSameShardAgain) {
+  CheckShards(VisitDrawnSamples,
+              [&](const Sample& sample, const Point& point, const Shards& shards) -> std::string {
+                Shards again;
+                for (int64_t rank = 0; rank < point.num_ranks(); ++rank) {
+                  const auto alone = ShardSample(GetParam(), sample, point, {rank});
+                  if (!alone.ok()) return alone.status().ToString();
+                  again.push_back(alone->shards.front());
+                }
+                return DifferenceFault(shards, again);
+              });
+}
+
+TEST_P(EveryLayout, LeavesTheBatchAsItWas) {
+  const auto executor = MakeCpuExecutor();
+  BufferPool pool;
+  Check(VisitDrawnSamples, [&](const Sample& sample, const Point& point) -> std::string {
+    const Batch batch = ToProduct(sample);
+    const auto result = ShardBatch(GetParam().SharderFor(sample), batch, point.cp_size, {},
+                                   Limits{}, *executor, pool);
+    for (const Tensor& tensor : batch.tensors) {
+      if (FromProduct(tensor) != sample.streams.at(tensor.spec.name)) return tensor.spec.name;
+    }
+    return "";
+  });
+}
+
+TEST_P(EveryLayout, WritesTheSameBytesPastTheCache) {
+  const auto streaming =
+      MakeCpuExecutor({.stream_total_bytes = 0, .stream_run_bytes = 1, .stream_read_bytes = 0});
+  BufferPool pool;
+  CheckShards(VisitDrawnSamples,
+              [&](const Sample& sample, const Point& point, const Shards& shards) -> std::string {
+                const auto again = ShardBatch(GetParam().SharderFor(sample), ToProduct(sample),
+                                              point.cp_size, {}, Limits{}, *streaming, pool);
+                if (!again.ok()) return again.status().ToString();
+                return DifferenceFault(shards, again->shards);
+              });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryLayout, testing::ValuesIn(LayoutCases()),
+                         [](const auto& info) { return info.param.name; });
+
+const LayoutCase& CaseNamed(const std::string& name) {
+  for (const LayoutCase& layout : LayoutCases()) {
+    if (layout.name == name) return layout;
+  }
+  ADD_FAILURE() << "no layout case " << name;
+  return LayoutCases().front();
+}
+
+// Contract 4.2 and 4.4: only the primary differs.
+void CheckThatOnlyThePrimaryDiffers(const LayoutCase& cut, const LayoutCase& full) {
+  int64_t compared = 0;
+  VisitDrawnSamples([&](Sample sample, const Point& point) {
+    cut.Fit(sample);
+    for (const oracle::Extra& extra : sample.extras) {
+      if (sample.streams.contains(extra.name) && extra.name.starts_with("input")) return;
+    }
+    const bool ids = sample.streams.contains("input_ids");
+    const auto with_cut = ShardSample(cut, sample, point);
+    const auto with_full = ShardSample(full, sample, point);
+    if (!with_cut.ok() || !with_full.ok()) return;
+    ++compared;
+    ASSERT_EQ(
+        DifferenceFault(with_cut->shards, with_full->shards, ids ? "input_ids" : "inputs_embeds"),
+        "")
+        << Describe(sample, point);
+  });
+  EXPECT_GT(compared, 1000);
+}
+
+TEST(KeepingThePrimaryFull, LeavesTheOtherStreamsOfRoundRobinAsTheyAre) {
+  CheckThatOnlyThePrimaryDiffers(CaseNamed("round_robin"), CaseNamed("round_robin_full"));
+}
+
+TEST(KeepingThePrimaryFull, LeavesTheOtherStreamsOfContiguousAsTheyAre) {
+  CheckThatOnlyThePrimaryDiffers(CaseNamed("contiguous_3"), CaseNamed("contiguous_3_full"));
+}
+
+}  // namespace
+}  // namespace cpshard::property

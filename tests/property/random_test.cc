@@ -1,0 +1,62 @@
+// Drawn batches with drawn damage: the product accepts what the oracle accepts, with the same
+// values, and refuses the rest as INVALID_ARGUMENT (decisions D5, D6, D9, D13, D17, D18).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "tests/property/checks.h"
+#include "tests/property/mutations.h"
+
+namespace cpshard::property {
+namespace {
+
+constexpr int kRounds = 60000;
+
+std::string Fault(const LayoutCase& layout, const Sample& sample, const Point& point,
+                  const std::vector<oracle::Shard>& want) {
+  const auto got = ShardSample(layout, sample, point);
+  if (!got.ok()) {
+    if (!want.empty()) return absl::StrCat("refused: ", got.status().ToString());
+    return absl::IsInvalidArgument(got.status()) ? "" : got.status().ToString();
+  }
+  if (want.empty()) return "accepted what the oracle refuses";
+  for (size_t rank = 0; rank < want.size(); ++rank) {
+    const std::string fault = ShardFault(got->shards[rank], want[rank]);
+    if (!fault.empty()) return absl::StrCat("rank ", rank, ": ", fault);
+  }
+  const std::string fault = GatherFault(layout, sample, point, got->shards);
+  return fault.empty() ? AgreementFault(got->shards) : fault;
+}
+
+uint64_t Seed() {
+  const char* given = std::getenv("CPSHARD_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+}
+
+TEST(DamagedBatches, AreAcceptedOrRefusedAsTheOracleSays) {
+  const uint64_t seed = Seed();
+  int64_t accepted = 0;
+  int faults = 0;
+  for (int round = 0; round < kRounds && faults < 5; ++round) {
+    Rng rng(seed * 1000003 + round);
+    const LayoutCase& layout = LayoutCases()[rng.Below(LayoutCases().size())];
+    if (!layout.restated) continue;
+    Point point{.cp_size = 1 + rng.Below(5), .length = rng.Below(20), .rows = rng.Below(4)};
+    Sample sample = DrawSample(point, rng);
+    if (!rng.OneIn(8)) layout.Fit(sample);
+    for (int64_t left = rng.Below(4); left > 0; --left) Mutate(rng, sample, point);
+    const std::vector<oracle::Shard> want = layout.Expected(sample, point);
+    if (!want.empty()) ++accepted;
+    const std::string fault = Fault(layout, sample, point, want);
+    if (fault.empty()) continue;
+    ++faults;
+    ADD_FAILURE() << layout.name << ": " << fault << "\n  " << Describe(sample, point)
+                  << "\n  CPSHARD_SEED=" << seed << ", round " << round;
+  }
+  EXPECT_GT(accepted, kRounds / 4);
+  EXPECT_LT(accepted, kRounds * 3 / 4);
+}
+
+}  // namespace
+}  // namespace cpshard::property
