@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace cpshard {
 namespace {
@@ -29,17 +30,20 @@ class Checker : public nlohmann::json_sax<Json> {
   // Integers that do not fit arrive here, as the text they were.
   bool number_float(number_float_t, const string_t& text) override {
     if (text.find_first_of(".eE") != string_t::npos) return true;
-    return Fail(absl::StrCat("the integer ", text, " is beyond 64 bits"));
+    return Fail(absl::StrCat("the integer ", text, Where(), " is beyond 64 bits"));
   }
   bool start_object(size_t) override {
     keys_.emplace_back();
+    path_.emplace_back();
     return true;
   }
   bool end_object() override {
     keys_.pop_back();
+    path_.pop_back();
     return true;
   }
   bool key(string_t& name) override {
+    path_.back() = absl::StrCat("'", name, "'");
     return keys_.back().insert(name).second || Fail(absl::StrCat("'", name, "' is there twice"));
   }
   bool parse_error(size_t position, const std::string&,
@@ -53,8 +57,14 @@ class Checker : public nlohmann::json_sax<Json> {
     return false;
   }
 
+  // " in 'labels'.'shape'"
+  std::string Where() const {
+    return path_.empty() ? "" : absl::StrCat(" in ", absl::StrJoin(path_, "."));
+  }
+
   std::string fault_;
-  std::vector<std::set<std::string>> keys_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::string> path_;            // the key each of them is at
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ class Buffer {
 };
 
 struct BufferPoolOptions {
+  // Of blocks, which are up to 25 % larger than what was asked for, and at least 4 KB.
   size_t max_bytes = size_t{8} << 30;       // in use and kept together
   size_t max_idle_bytes = size_t{1} << 30;  // kept for reuse
 };

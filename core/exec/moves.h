@@ -11,10 +11,11 @@ namespace cpshard {
 
 // Moves of one row of a viewed stream: partition[k] is cut out of the row placed by `placement`,
 // into destination k. Fill columns become kFill, or kContinue from the last source column before
-// them. In the order of the padded columns, so that the source is walked once for all ranks.
+// them (kFill where there is none). In the order of the padded columns, so that the source is
+// walked once for all ranks.
 Moves CutMoves(const IndexMap& placement, absl::Span<const IndexMap> partition, Fill::Kind fill);
 
-// The same for a generated row.
+// The same for a generated row; the segments cover the columns that the partition takes.
 Moves GeneratedMoves(const std::vector<Segment>& segments, bool over_padded_columns,
                      const IndexMap& placement, absl::Span<const IndexMap> partition);
 

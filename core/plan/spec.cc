@@ -18,11 +18,8 @@ absl::Status CheckName(absl::string_view name, const Limits& limits) {
                                                    name.size(), " bytes; the limit is ",
                                                    limits.max_name_bytes));
   }
-  for (unsigned char c : name) {
-    if (c < ' ' || c == 0x7f) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the name '", name, "' holds the control character ", static_cast<int>(c)));
-    }
+  if (name.find('\0') != absl::string_view::npos) {  // it ends names in the digest
+    return absl::InvalidArgumentError("the name of an entry holds a zero byte");
   }
   for (absl::string_view prefix : kReservedPrefixes) {
     if (absl::StartsWith(name, prefix)) {

@@ -67,8 +67,8 @@ struct Limits {
 };
 
 // InvalidArgument, naming the stream and the numbers: a count, rank, name or size over the limits;
-// a negative dim; a size beyond int64; a name that is empty, is used twice, holds a control
-// character or begins with `_cpshard.`, `_meta.` or `_layout.`; cp_size < 1 or over the limit.
+// a negative dim; a size beyond int64; a name that is empty, is used twice, holds a zero
+// byte or begins with `_cpshard.`, `_meta.` or `_layout.`; cp_size < 1 or over the limit.
 absl::Status ValidateSpec(const BatchSpec& spec, const Limits& limits);
 
 // The ranks that a request names; none named = all of them, ascending.
