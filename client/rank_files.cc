@@ -21,40 +21,42 @@ namespace fs = std::filesystem;
 
 constexpr char kDigestKey[] = "_cpshard.batch_digest";
 constexpr char kStreamsKey[] = "_cpshard.streams";
-constexpr char kPartial[] = ".partial";
+constexpr char kLayoutsFile[] = "layouts.json";
 
-std::string RankFile(const std::string& dir, int64_t rank) {
-  return absl::StrCat(dir, "/rank", rank, ".safetensors");
-}
-
-const char* ExtentName(Extent extent) {
-  return extent == Extent::kLocal ? "local" : extent == Extent::kPadded ? "padded" : "as_sent";
-}
+std::string RankFile(int64_t rank) { return absl::StrCat("rank", rank, ".safetensors"); }
 
 // {"input_ids": {"extent": "local", "seq_axis": 1}, ...}: what a gather needs to know.
 std::string StreamsToJson(const RankShard& shard) {
   nlohmann::json streams = nlohmann::json::object();
   for (size_t i = 0; i < shard.cuts.size(); ++i) {
-    nlohmann::json entry = {{"extent", ExtentName(shard.cuts[i].extent)}};
+    nlohmann::json entry = {{"extent", std::string(ExtentName(shard.cuts[i].extent))}};
     if (shard.cuts[i].extent != Extent::kAsSent) entry["seq_axis"] = shard.cuts[i].seq_axis;
     streams[shard.batch.tensors[i].spec.name] = std::move(entry);
   }
-  return streams.dump();
+  return streams.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::optional<StreamCut> CutFromJson(const std::string& json, const std::string& name) {
+// What the file says of `name`; nullopt when it says nothing.
+absl::StatusOr<std::optional<StreamCut>> CutFromJson(const std::string& path,
+                                                     const std::string& json,
+                                                     const std::string& name) {
   const nlohmann::json streams = nlohmann::json::parse(json, nullptr, false);
-  if (!streams.is_object() || !streams.contains(name)) return std::nullopt;
-  const nlohmann::json& entry = streams[name];
-  if (!entry.is_object() || !entry.contains("extent")) return std::nullopt;
-  StreamCut cut;
-  cut.extent = entry["extent"] == "local"    ? Extent::kLocal
-               : entry["extent"] == "padded" ? Extent::kPadded
-                                             : Extent::kAsSent;
-  if (entry.contains("seq_axis") && entry["seq_axis"].is_number_integer()) {
-    cut.seq_axis = entry["seq_axis"].get<int>();
+  if (streams.is_object() && !streams.contains(name)) return std::nullopt;
+  const nlohmann::json entry = streams.is_object() ? streams[name] : nlohmann::json();
+  for (Extent extent : {Extent::kLocal, Extent::kPadded, Extent::kAsSent}) {
+    if (!entry.is_object() ||
+        entry.value("extent", nlohmann::json()) != std::string(ExtentName(extent))) {
+      continue;
+    }
+    StreamCut cut{extent};
+    if (extent == Extent::kAsSent) return cut;
+    const nlohmann::json axis = entry.value("seq_axis", nlohmann::json());
+    if (!axis.is_number_unsigned() || axis.get<uint64_t>() > 64) break;
+    cut.seq_axis = axis.get<int>();
+    return cut;
   }
-  return cut;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", path, "': ", kStreamsKey, " does not say how stream '", name, "' was cut"));
 }
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
@@ -65,20 +67,51 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write '", path, "'"));
 }
 
-absl::Status WritePartial(const std::string& dir, const std::vector<RankShard>& shards,
-                          std::vector<std::string>& written) {
+// Writes all files into `folder`; `names` receives their names.
+absl::Status WriteAll(const std::string& folder, const std::vector<RankShard>& shards,
+                      std::vector<std::string>& names) {
   std::vector<ShardLayout> layouts;
   for (const RankShard& shard : shards) {
     std::map<std::string, std::string> metadata = ScalarsToMetadata(shard.batch.scalars);
     metadata[kDigestKey] = absl::StrCat(shard.layout.batch_digest);
     metadata[kStreamsKey] = StreamsToJson(shard);
-    written.push_back(RankFile(dir, shard.layout.cp_rank));
+    names.push_back(RankFile(shard.layout.cp_rank));
     CPSHARD_RETURN_IF_ERROR(
-        WriteSafetensors(written.back() + kPartial, shard.batch.tensors, metadata));
+        WriteSafetensors(absl::StrCat(folder, "/", names.back()), shard.batch.tensors, metadata));
     layouts.push_back(shard.layout);
   }
-  written.push_back(dir + "/layouts.json");
-  return WriteText(written.back() + kPartial, LayoutsToJson(layouts));
+  names.push_back(kLayoutsFile);
+  return WriteText(absl::StrCat(folder, "/", names.back()), LayoutsToJson(layouts));
+}
+
+absl::Status MoveAll(const std::string& from, const std::string& to,
+                     const std::vector<std::string>& names) {
+  std::error_code error;
+  for (const std::string& name : names) {
+    fs::rename(fs::path(from) / name, fs::path(to) / name, error);
+    if (error) {
+      return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot write '", to, "/", name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NotEmpty(const std::string& dir) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", dir, "' must be absent or an empty folder; nothing was written"));
+}
+
+// Makes `dir` and what is missing above it; `made` receives what was made, deepest last.
+absl::Status MakeFolders(const fs::path& dir, std::vector<fs::path>& made) {
+  std::error_code error;
+  if (fs::is_directory(dir, error)) return absl::OkStatus();
+  if (dir.has_parent_path() && dir.parent_path() != dir) {
+    CPSHARD_RETURN_IF_ERROR(MakeFolders(dir.parent_path(), made));
+  }
+  if (fs::create_directory(dir, error)) made.push_back(dir);
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot make the folder '", dir.string(), "': ", error.message()));
 }
 
 }  // namespace
@@ -86,36 +119,42 @@ absl::Status WritePartial(const std::string& dir, const std::vector<RankShard>& 
 absl::Status CheckOutputDir(const std::string& dir) {
   std::error_code error;
   const fs::file_status status = fs::status(dir, error);
-  if (status.type() == fs::file_type::not_found) return absl::OkStatus();
-  if (status.type() == fs::file_type::directory && fs::is_empty(dir, error) && !error) {
-    return absl::OkStatus();
+  if (status.type() == fs::file_type::not_found) {
+    fs::path above = fs::absolute(dir).lexically_normal();
+    while (!fs::exists(above, error) && above.has_relative_path()) above = above.parent_path();
+    if (fs::is_directory(above, error)) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", dir, "' cannot be made: '", above.string(), "' is not a folder"));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("'", dir, "' must be absent or an empty folder; nothing was written"));
+  const bool empty = status.type() == fs::file_type::directory && fs::is_empty(dir, error);
+  return empty && !error ? absl::OkStatus() : NotEmpty(dir);
 }
 
 absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>& shards) {
   CPSHARD_RETURN_IF_ERROR(CheckOutputDir(dir));
+  std::vector<fs::path> made;
+  absl::Status status = MakeFolders(fs::absolute(dir).lexically_normal(), made);
+  // A folder inside the target is both where files are complete before they take their names, and
+  // the claim of this writer: of two that found the target empty only one can make it.
+  const std::string partial = absl::StrCat(dir, "/.partial");
   std::error_code error;
-  const bool made = fs::create_directories(dir, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the folder '", dir, "'"));
+  bool claimed = false;
+  std::vector<std::string> names;
+  if (status.ok()) {
+    claimed = fs::create_directory(partial, error);
+    const auto entries = std::distance(fs::directory_iterator(dir, error), {});
+    status = claimed && entries == 1 ? WriteAll(partial, shards, names) : NotEmpty(dir);
   }
-  std::vector<std::string> written;
-  absl::Status status = WritePartial(dir, shards, written);
-  for (const std::string& path : written) {
-    if (!status.ok()) break;
-    fs::rename(path + kPartial, path, error);
-    if (error) {
-      status = absl::ErrnoToStatus(error.value(), absl::StrCat("cannot write '", path, "'"));
+  if (status.ok()) {
+    status = MoveAll(partial, dir, names);
+    for (const std::string& name : names) {
+      if (!status.ok()) fs::remove(fs::path(dir) / name, error);
     }
   }
-  if (status.ok()) return status;
-  for (const std::string& path : written) {
-    fs::remove(path + kPartial, error);
-    fs::remove(path, error);
+  if (claimed) fs::remove_all(partial, error);
+  if (!status.ok()) {  // a folder that another writer has filled meanwhile is not empty and stays
+    for (auto it = made.rbegin(); it != made.rend(); ++it) fs::remove(*it, error);
   }
-  if (made) fs::remove(dir, error);
   return status;
 }
 
@@ -126,7 +165,7 @@ absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path) {
 
 absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
                                           const std::string& name, BufferPool& pool) {
-  const std::string path = RankFile(dir, layout.cp_rank);
+  const std::string path = absl::StrCat(dir, "/", RankFile(layout.cp_rank));
   CPSHARD_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   const auto digest = file.metadata().find(kDigestKey);
   if (digest != file.metadata().end() && digest->second != absl::StrCat(layout.batch_digest)) {
@@ -139,7 +178,9 @@ absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLay
     RankStream stream;
     CPSHARD_ASSIGN_OR_RETURN(stream.tensor, file.Read(i, pool));
     const auto streams = file.metadata().find(kStreamsKey);
-    if (streams != file.metadata().end()) stream.cut = CutFromJson(streams->second, name);
+    if (streams != file.metadata().end()) {
+      CPSHARD_ASSIGN_OR_RETURN(stream.cut, CutFromJson(path, streams->second, name));
+    }
     return stream;
   }
   return absl::NotFoundError(absl::StrCat("'", path, "' has no stream '", name, "'"));

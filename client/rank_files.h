@@ -13,7 +13,8 @@ namespace cpshard {
 // FailedPrecondition: `dir` exists and is not an empty folder.
 absl::Status CheckOutputDir(const std::string& dir);
 
-// Writes all files, or none: they take their names only once every one is complete.
+// Writes all files, or none: they take their names only once every one is complete. Of several
+// writers that find the folder empty one succeeds. Folders above `dir` are made as needed.
 // Errors: CheckOutputDir's, and the system's.
 absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>& shards);
 

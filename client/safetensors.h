@@ -1,7 +1,7 @@
 // safetensors files: the header is read and checked first, then the bytes that are wanted.
 //
 // A file is 8 bytes of header length (little endian), a JSON header, then the tensors' bytes. The
-// header's `__metadata__` holds strings; a batch keeps its scalars there (architecture.md 6):
+// header's `__metadata__` holds strings; a batch keeps its scalars there (docs/WIRE.md):
 // integers and true/false as JSON, all else as text; the key `format` is safetensors' own.
 #pragma once
 

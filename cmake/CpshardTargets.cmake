@@ -20,9 +20,7 @@ endif()
 
 function(cpshard_defaults target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict)
-  target_include_directories(${target} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/cpshard>)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
 endfunction()
 
 # cpshard_library(NAME plan SOURCES ... DEPS ...): the static library cpshard_plan, known as
@@ -31,7 +29,6 @@ function(cpshard_library)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(cpshard_${ARG_NAME} STATIC ${ARG_SOURCES})
   add_library(cpshard::${ARG_NAME} ALIAS cpshard_${ARG_NAME})
-  set_target_properties(cpshard_${ARG_NAME} PROPERTIES EXPORT_NAME ${ARG_NAME})
   cpshard_defaults(cpshard_${ARG_NAME})
   target_link_libraries(cpshard_${ARG_NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()

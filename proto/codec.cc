@@ -32,6 +32,16 @@ Buffer BodyOf(const std::string& body) {
   return Buffer(nullptr, data, body.size());
 }
 
+// What a server may send: its limits are its own, and it may emit streams beside the caller's. Only
+// sizes that cannot be are refused.
+Limits ReplyLimits() {
+  return {.max_tensors = 1 << 20,
+          .max_dims = 1 << 10,
+          .max_name_bytes = kMaxMessageBytes,
+          .max_ranks = std::numeric_limits<uint32_t>::max(),
+          .max_batch_bytes = int64_t{1} << 40};
+}
+
 template <typename Message>
 absl::StatusOr<Request> DecodeRequest(const Message& message, const Limits& limits,
                                       bool specs_alone) {
@@ -89,28 +99,44 @@ std::vector<Notice> DecodeNotices(const google::protobuf::RepeatedPtrField<v1::N
   return notices;
 }
 
-// Adds one output to the shards of all ranks; offsets[k] = where rank k's bytes lie, -1 = as the
-// rank before. Returns where the body ends.
-int64_t EncodeOutput(const ShardPlan& plan, const StreamPlan& stream,
-                     absl::Span<const int64_t> ranks, int64_t end, std::vector<int64_t>& offsets,
-                     v1::ShardBatchReply* message) {
-  int64_t offset = 0;
-  for (size_t k = 0; k < ranks.size(); ++k) {
-    const TensorSpec spec = OutputSpec(plan, stream, ranks[k]);
-    const int64_t bytes = NumBytes(spec);
-    const bool own_bytes = stream.extent == Extent::kLocal || k == 0;
-    if (own_bytes) {
-      offset = end;
-      end = AlignBody(end + bytes);
+// Calls fn(stream index, rank index, spec, offset, own bytes) for every output in the order of the
+// body, `own bytes` being false where it shares those of the rank before. Returns the body's size.
+template <typename Fn>
+int64_t ForOutputs(const ShardPlan& plan, absl::Span<const int64_t> ranks, Fn fn) {
+  int64_t end = 0;
+  for (size_t s = 0; s < plan.streams.size(); ++s) {
+    const StreamPlan& stream = plan.streams[s];
+    int64_t offset = 0;
+    for (size_t k = 0; k < ranks.size(); ++k) {
+      const TensorSpec spec = OutputSpec(plan, stream, ranks[k]);
+      const bool own_bytes = stream.extent == Extent::kLocal || k == 0;
+      if (own_bytes) {
+        offset = end;
+        end = AlignBody(end + NumBytes(spec));
+      }
+      fn(s, k, spec, offset, own_bytes);
     }
-    offsets.push_back(own_bytes && bytes > 0 ? offset : -1);
-    v1::Entry* entry = message->mutable_shards(k)->add_entries();
-    EncodeSpec(spec, entry);
-    EncodeCut({stream.extent, stream.axis}, entry);
-    entry->set_offset(offset);
-    entry->set_nbytes(bytes);
   }
   return end;
+}
+
+// A lower bound of the reply's size, without building it: the entries of the first rank times the
+// ranks, and the body.
+int64_t ReplyBound(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
+  int64_t entries = 0;
+  for (const StreamPlan& stream : plan.streams) {
+    v1::Entry entry;
+    EncodeSpec(OutputSpec(plan, stream, ranks.front()), &entry);
+    entries += static_cast<int64_t>(entry.ByteSizeLong());
+  }
+  for (const ScalarEntry& scalar : plan.scalars) {
+    v1::Entry entry;
+    EncodeScalar(scalar, &entry);
+    entries += static_cast<int64_t>(entry.ByteSizeLong());
+  }
+  const int64_t body =
+      ForOutputs(plan, ranks, [](size_t, size_t, const TensorSpec&, int64_t, bool) {});
+  return entries * static_cast<int64_t>(ranks.size()) + body;
 }
 
 }  // namespace
@@ -162,15 +188,23 @@ absl::Status EncodePlanLayoutRequest(const BatchSpec& spec, const Options& optio
 absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
                                   absl::Span<const int64_t> ranks, Executor& executor,
                                   BufferPool& pool, v1::ShardBatchReply* message) {
+  if (const int64_t bound = ReplyBound(plan, ranks); bound > kMaxUnaryBytes) {
+    return TooLarge("reply", bound);
+  }
   const uint64_t digest = DigestOf(batch);
   for (int64_t rank : ranks) {
     EncodeLayout(LayoutFor(plan, rank, digest), message->add_shards()->mutable_layout());
   }
-  std::vector<int64_t> offsets;
-  int64_t end = 0;
-  for (const StreamPlan& stream : plan.streams) {
-    end = EncodeOutput(plan, stream, ranks, end, offsets, message);
-  }
+  std::vector<int64_t> offsets;  // -1 = nothing to write
+  const int64_t end = ForOutputs(
+      plan, ranks, [&](size_t s, size_t k, const TensorSpec& spec, int64_t offset, bool own_bytes) {
+        offsets.push_back(own_bytes && NumBytes(spec) > 0 ? offset : -1);
+        v1::Entry* entry = message->mutable_shards(k)->add_entries();
+        EncodeSpec(spec, entry);
+        EncodeCut({plan.streams[s].extent, plan.streams[s].axis}, entry);
+        entry->set_offset(offset);
+        entry->set_nbytes(NumBytes(spec));
+      });
   for (size_t k = 0; k < ranks.size(); ++k) {
     for (const ScalarEntry& scalar : plan.scalars) {
       EncodeScalar(scalar, message->mutable_shards(k)->add_entries());
@@ -198,7 +232,7 @@ absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message) 
     RankShard rank;
     CPSHARD_ASSIGN_OR_RETURN(rank.layout, DecodeLayout(shard.layout()));
     CPSHARD_ASSIGN_OR_RETURN(const BatchSpec spec, DecodeSpecs(shard.entries()));
-    CPSHARD_RETURN_IF_ERROR(ValidateSpec(spec, Limits()));
+    CPSHARD_RETURN_IF_ERROR(ValidateSpec(spec, ReplyLimits()));
     CPSHARD_ASSIGN_OR_RETURN(rank.batch, DecodeTensors(shard.entries(), spec, body,
                                                        Sharing::kAllowed, /*specs_alone=*/false));
     for (const v1::Entry& entry : shard.entries()) {

@@ -2,6 +2,8 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
@@ -20,9 +22,9 @@ absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
         "configuration: ", std::string(status.message().data(), status.message().size())));
   }
   ConfigLayer layer;
-  if (message.listen_size() > 0) {
-    layer.listen.emplace(message.listen().begin(), message.listen().end());
-  }
+  // A list without entries and no list are one thing to protobuf, but not to who wrote the file.
+  const bool states_listen = nlohmann::json::parse(json.begin(), json.end()).contains("listen");
+  if (states_listen) layer.listen.emplace(message.listen().begin(), message.listen().end());
   if (message.has_workers()) layer.workers = message.workers();
   if (message.has_queue()) layer.queue = message.queue();
   if (message.has_shutdown_seconds()) layer.shutdown_seconds = message.shutdown_seconds();

@@ -95,6 +95,10 @@ absl::StatusOr<Options> Options::FromJson(absl::string_view json) {
   return options;
 }
 
+void Options::SetDefaultPaddingTokenId(int64_t id) {
+  if (!message_->has_padding_token_id()) message_->set_padding_token_id(id);
+}
+
 std::string Options::ToJson() const {
   google::protobuf::util::JsonPrintOptions print;
   print.preserve_proto_field_names = true;

@@ -32,6 +32,9 @@ class Options {
   // layouts, a wrong type, a number out of range.
   static absl::StatusOr<Options> FromJson(absl::string_view json);
 
+  // Gives the options a padding_token_id if they have none.
+  void SetDefaultPaddingTokenId(int64_t id);
+
   std::string ToJson() const;
 
   // The layout that the options name.

@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kMaxDepth = 64;
+
 // Walks the text and stops at the first fault.
 class Checker : public nlohmann::json_sax<Json> {
  public:
@@ -24,8 +26,11 @@ class Checker : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t) override { return true; }
   bool string(string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
+  bool start_array(size_t) override { return Deeper(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
 
   // Integers that do not fit arrive here, as the text they were.
   bool number_float(number_float_t, const string_t& text) override {
@@ -33,11 +38,13 @@ class Checker : public nlohmann::json_sax<Json> {
     return Fail(absl::StrCat("the integer ", text, Where(), " is beyond 64 bits"));
   }
   bool start_object(size_t) override {
+    if (!Deeper()) return false;
     keys_.emplace_back();
     path_.emplace_back();
     return true;
   }
   bool end_object() override {
+    --depth_;
     keys_.pop_back();
     path_.pop_back();
     return true;
@@ -52,6 +59,11 @@ class Checker : public nlohmann::json_sax<Json> {
   }
 
  private:
+  // Readers behind this one may recurse.
+  bool Deeper() {
+    return ++depth_ <= kMaxDepth || Fail(absl::StrCat("nested deeper than ", kMaxDepth));
+  }
+
   bool Fail(std::string fault) {
     fault_ = std::move(fault);
     return false;
@@ -62,6 +74,7 @@ class Checker : public nlohmann::json_sax<Json> {
     return path_.empty() ? "" : absl::StrCat(" in ", absl::StrJoin(path_, "."));
   }
 
+  int depth_ = 0;
   std::string fault_;
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
   std::vector<std::string> path_;            // the key each of them is at

@@ -8,7 +8,7 @@
 namespace cpshard {
 
 // InvalidArgument, in one line that begins with `what`: not JSON, a key that is there twice in one
-// object, an integer beyond 64 bits.
+// object, an integer beyond 64 bits, a value nested deeper than 64.
 absl::Status CheckStrictJson(absl::string_view text, absl::string_view what);
 
 }  // namespace cpshard

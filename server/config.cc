@@ -1,43 +1,24 @@
 #include "server/config.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 #include "proto/config.h"
+#include "server/address.h"
 
 namespace cpshard {
 namespace {
-
-// "host:port" or "unix:/path"; gRPC itself would take more, and wrap a port that is out of range.
-absl::Status CheckAddress(const std::string& address) {
-  const auto refuse = [&address](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat("listen '", address, "': ", why,
-                                                   "; give host:port (port 0 = any free one) or "
-                                                   "unix:/path"));
-  };
-  if (absl::StartsWith(address, "unix:")) {
-    return address.size() > 5 ? absl::OkStatus() : refuse("no path");
-  }
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0) return refuse("no host and port");
-  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
-  const bool bracketed = host.front() == '[' && host.back() == ']';
-  if (!bracketed && host.find(':') != std::string::npos) return refuse("not a host");
-  int number;
-  const bool digits = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits || !absl::SimpleAtoi(port, &number) || number > 65535) {
-    return refuse(absl::StrCat("port '", port, "' is not 0 ... 65535"));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -57,11 +38,20 @@ void Apply(const ConfigLayer& layer, ServerOptions& options) {
   if (layer.max_ranks) options.limits.max_ranks = *layer.max_ranks;
 }
 
-absl::Status Validate(const ServerOptions& options) {
-  if (options.listen.empty()) return absl::InvalidArgumentError("no address to listen on");
-  for (const std::string& address : options.listen) {
+absl::Status CheckListen(const std::vector<std::string>& listen) {
+  if (listen.empty()) return absl::InvalidArgumentError("listen names no address");
+  std::set<std::string> seen;
+  for (const std::string& address : listen) {
     CPSHARD_RETURN_IF_ERROR(CheckAddress(address));
+    if (!seen.insert(address).second && !absl::EndsWith(address, ":0")) {
+      return absl::InvalidArgumentError(absl::StrCat("listen names '", address, "' twice"));
+    }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const ServerOptions& options) {
+  CPSHARD_RETURN_IF_ERROR(CheckListen(options.listen));
   CPSHARD_RETURN_IF_ERROR(CheckRange("workers", options.workers, 1, 1024));
   CPSHARD_RETURN_IF_ERROR(CheckRange("queue", options.queue, 1, 1 << 20));
   CPSHARD_RETURN_IF_ERROR(
@@ -83,7 +73,7 @@ struct Flags {
   ConfigLayer layer;
 };
 
-void Declare(CLI::App& app, Flags& flags, std::string& socket_mode) {
+void Declare(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mode) {
   app.add_option("--config", flags.config_file, "JSON file, see proto/cpshard/config.proto")
       ->envname("CPSHARD_CONFIG");
   app.add_option("--listen", flags.layer.listen, "host:port (port 0 = any free) or unix:/path")
@@ -111,26 +101,35 @@ void Declare(CLI::App& app, Flags& flags, std::string& socket_mode) {
 }
 
 absl::Status ParseMode(const std::string& text, ConfigLayer& layer) {
-  if (text.empty()) return absl::OkStatus();
   char* end = nullptr;
   const int64_t mode = std::strtoll(text.c_str(), &end, 8);
-  if (end == nullptr || *end != '\0') {
+  if (text.empty() || *end != '\0') {
     return absl::InvalidArgumentError(absl::StrCat("socket_mode '", text, "' is not octal"));
   }
   layer.socket_mode = mode;
   return absl::OkStatus();
 }
 
-// "CPSHARD_WORKERS: " where the value at fault came from the environment.
-std::string SourceOf(const CLI::App& app, const std::string& message) {
+// "CPSHARD_WORKERS: " where the option that the message is about was set by the environment alone.
+std::string SourceOf(const CLI::App& app, int argc, const char* const* argv,
+                     absl::string_view message) {
   for (const CLI::Option* option : app.get_options()) {
-    const std::string variable = option->get_envname();
-    if (!variable.empty() && std::getenv(variable.c_str()) != nullptr &&
-        absl::StrContains(message, option->get_name())) {
-      return variable + ": ";
-    }
+    const std::string variable = option->get_envname(), flag = option->get_name();
+    if (variable.empty() || std::getenv(variable.c_str()) == nullptr) continue;
+    const bool on_command_line = std::any_of(
+        argv + 1, argv + argc, [&flag](const char* text) { return absl::StartsWith(text, flag); });
+    // Messages call --max-ranks that, or max_ranks.
+    const std::string name = absl::StrReplaceAll(flag.substr(2), {{"-", "_"}});
+    const bool is_named =
+        absl::StrContains(message, flag) || absl::StartsWith(message, absl::StrCat(name, " "));
+    if (is_named && !on_command_line) return variable + ": ";
   }
   return "";
+}
+
+absl::Status Named(absl::string_view source, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(source, status.message()));
 }
 
 }  // namespace
@@ -138,14 +137,15 @@ std::string SourceOf(const CLI::App& app, const std::string& message) {
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
   CLI::App app{"cpshardd: shards batches for context-parallel training, over gRPC", "cpshardd"};
   Flags flags;
-  std::string socket_mode;
+  std::optional<std::string> socket_mode;
   Declare(app, flags, socket_mode);
   try {  // CLI11 reports by exceptions; they stop here
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return CommandLine{Action::kPrintHelp, {}, app.help()};
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(absl::StrCat(SourceOf(app, error.what()), error.what()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(SourceOf(app, argc, argv, error.what()), error.what()));
   }
   CommandLine line;
   if (flags.version) line.action = Action::kPrintVersion;
@@ -158,10 +158,13 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) 
           absl::StrCat("'", flags.config_file, "': ", file.status().message()));
     }
     Apply(*file, line.options);
+    CPSHARD_RETURN_IF_ERROR(
+        Named(absl::StrCat("'", flags.config_file, "': "), Validate(line.options)));
   }
-  CPSHARD_RETURN_IF_ERROR(ParseMode(socket_mode, flags.layer));
+  if (socket_mode) CPSHARD_RETURN_IF_ERROR(ParseMode(*socket_mode, flags.layer));
   Apply(flags.layer, line.options);
-  CPSHARD_RETURN_IF_ERROR(Validate(line.options));
+  const absl::Status status = Validate(line.options);
+  CPSHARD_RETURN_IF_ERROR(Named(SourceOf(app, argc, argv, status.message()), status));
   return line;
 }
 

@@ -5,16 +5,16 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "core/plan/status_macros.h"
 #include "proto/replies.h"
+#include "server/address.h"
 #include "server/service.h"
 #include "server/socket_lock.h"
 
@@ -23,13 +23,8 @@ namespace {
 
 constexpr int kMaxStreamsPerConnection = 128;
 constexpr int kMaxMetadataBytes = 16 << 10;
-
-// "unix:/path" and "unix:///path" -> "/path"; nullopt for other addresses.
-std::optional<std::string> UnixPath(absl::string_view address) {
-  if (!absl::ConsumePrefix(&address, "unix:")) return std::nullopt;
-  if (absl::StartsWith(address, "//")) address.remove_prefix(2);
-  return std::string(address);
-}
+constexpr absl::Duration kQuiet = absl::Milliseconds(100);
+constexpr absl::Duration kMaxLinger = absl::Seconds(1);
 
 void Configure(grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -38,7 +33,7 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  // A frozen peer is noticed by pings only; clients may ping every 10 s (transport.md 3.5).
+  // A frozen peer is noticed by pings only; clients may ping every 10 s.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -97,8 +92,17 @@ class Server::Impl {
     while (rpcs_.active() > 0 && absl::Now() < end && !hurry()) {
       absl::SleepFor(absl::Milliseconds(5));
     }
-    // A deadline always: an open health Watch would hold Shutdown back for ever.
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+    // gRPC answers what comes during its own shutdown with CANCELLED; so goes on refusing with
+    // UNAVAILABLE until nobody has called for a moment, but not for ever.
+    const absl::Time patience = std::min(end, absl::Now() + kMaxLinger);
+    absl::Time quiet_since = absl::Now();
+    while (absl::Now() < patience && absl::Now() - quiet_since < kQuiet && !hurry()) {
+      absl::SleepFor(absl::Milliseconds(5));
+      if (rpcs_.active() > 0) quiet_since = absl::Now();
+    }
+    // Ends as soon as the last call has; new calls are refused meanwhile. A deadline always: an
+    // open health Watch would hold it back for ever.
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     server_->Wait();
     server_.reset();
   }

@@ -45,6 +45,10 @@ absl::StatusOr<PlanSummary> PlanRequest(const Request& request, const Limits& li
   return summary;
 }
 
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("the server is shutting down; try another");
+}
+
 // A call counts as active until gRPC is done with it: its answer is out, or the caller gone.
 class CountedReactor : public grpc::ServerUnaryReactor {
  public:
@@ -69,9 +73,15 @@ class ShardRpcs::Impl : public v1::ShardService::CallbackService {
         instance_id_(NewInstanceId()),
         workers_(options.workers, options.queue) {}
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext*,
                                           const v1::GetServerInfoRequest*,
                                           v1::GetServerInfoReply* reply) override {
+    // At once, not behind the work that waits: it is how a client learns that the server is there.
+    auto* reactor = new CountedReactor(active_);
+    if (draining_) {
+      reactor->Finish(ToGrpc(ShuttingDown()));
+      return reactor;
+    }
     ServerInfo info;
     info.version = kVersion;
     info.instance_id = instance_id_;
@@ -80,7 +90,6 @@ class ShardRpcs::Impl : public v1::ShardService::CallbackService {
     info.capabilities = {"plan_layout", "shard_batch"};
     info.executor = std::string(executor_.name());
     EncodeServerInfo(info, reply);
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
@@ -117,13 +126,11 @@ class ShardRpcs::Impl : public v1::ShardService::CallbackService {
   grpc::ServerUnaryReactor* OnWorker(grpc::CallbackServerContext* context, Call call) {
     auto* reactor = new CountedReactor(active_);
     const absl::Status submitted =
-        draining_
-            ? absl::UnavailableError("the server is shutting down; try another")
-            : workers_.Submit([context, reactor, call] {
-                const absl::Status status =
-                    context->IsCancelled() ? absl::CancelledError("the caller gave up") : call();
-                reactor->Finish(ToGrpc(status));
-              });
+        draining_ ? ShuttingDown() : workers_.Submit([context, reactor, call] {
+          const absl::Status status =
+              context->IsCancelled() ? absl::CancelledError("the caller gave up") : call();
+          reactor->Finish(ToGrpc(status));
+        });
     if (!submitted.ok()) reactor->Finish(ToGrpc(submitted));
     return reactor;
   }

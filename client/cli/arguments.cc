@@ -87,6 +87,11 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
                     pool);
 }
 
+Limits ReadLimits(const ShardArguments& arguments) {
+  if (arguments.server.empty()) return Limits();
+  return {.max_tensors = 1 << 16, .max_dims = 1 << 10, .max_name_bytes = 1 << 20};
+}
+
 std::optional<Number> ParseNumber(const std::string& text) {
   int64_t integer;
   double real;

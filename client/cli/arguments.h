@@ -38,6 +38,10 @@ absl::StatusOr<Options> ReadOptions(const std::string& text_or_file);
 absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& arguments,
                                      BufferPool& pool);
 
+// The limits that a batch is read under: those of the plan in process; a server has its own, so
+// there only what cannot be is refused.
+Limits ReadLimits(const ShardArguments& arguments);
+
 // A number as an option states it: an integer, or else a float. nullopt: neither.
 std::optional<Number> ParseNumber(const std::string& text);
 

@@ -1,5 +1,5 @@
 // The subcommands of `cpshard`. Each Add* declares one on the app and sets `run` to what it does
-// when it was chosen; the result becomes the exit status (architecture.md section 6).
+// when it was chosen; the result becomes the exit status.
 #pragma once
 
 #include <functional>

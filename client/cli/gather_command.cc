@@ -1,5 +1,9 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -21,7 +25,7 @@ struct Arguments {
   bool trim = false;
 };
 
-// What architecture.md section 6 fixes for files that do not say.
+// For files that do not say (docs/WIRE.md).
 int64_t DefaultAxis(const Tensor& tensor, const ShardLayout& layout, const std::string& name) {
   if (name == "position_ids" && tensor.spec.dims.size() == 3) return 2;
   return layout.input_row_shape ? 0 : 1;
@@ -33,34 +37,31 @@ int64_t LocalLen(const ShardLayout& layout) {
   return length;
 }
 
-bool SameBytes(const std::vector<Tensor>& parts) {
-  for (const Tensor& part : parts) {
-    if (part.spec != parts.front().spec ||
-        (part.buffer.size() > 0 &&
-         std::memcmp(part.buffer.data(), parts.front().buffer.data(), part.buffer.size()) != 0)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Whether every rank holds the stream whole: the files say so; those of others are judged by their
 // contents, when they have not the length of a shard on the axis (or no such axis, and none was
 // asked for).
-bool HeldWhole(const std::vector<std::optional<StreamCut>>& cuts, const std::vector<Tensor>& parts,
-               const ShardLayout& layout, const Arguments& arguments, int64_t axis) {
+bool IsHeldWhole(const std::vector<std::optional<StreamCut>>& cuts,
+                 const std::vector<Tensor>& parts, const ShardLayout& layout,
+                 const Arguments& arguments, int64_t axis) {
   if (cuts.front()) return cuts.front()->extent != Extent::kLocal;
   const std::vector<int64_t>& dims = parts.front().spec.dims;
   const int64_t axes = dims.size();
   const int64_t at = axis < 0 ? axis + axes : axis;
-  if (at < 0 || at >= axes) return !arguments.seq_axis && SameBytes(parts);
-  return dims[at] != LocalLen(layout) && SameBytes(parts);
+  if (at < 0 || at >= axes) return !arguments.seq_axis && HeldWhole(parts).ok();
+  return dims[at] != LocalLen(layout) && HeldWhole(parts).ok();
 }
 
+// Writes a file of its own beside the target first, so that the target is complete or as before.
 absl::Status WriteStream(const std::string& path, const Tensor& tensor) {
-  const std::string partial = path + ".partial";
-  std::error_code error;
+  std::string partial = path + ".XXXXXX";
+  const int fd = mkostemp(partial.data(), O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write beside '", path, "'"));
+  const mode_t mask = umask(0);  // single-threaded here; the file gets a usual mode
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+  close(fd);
   absl::Status status = WriteSafetensors(partial, {tensor}, {});
+  std::error_code error;
   if (status.ok()) {
     std::filesystem::rename(partial, path, error);
     if (error) {
@@ -91,10 +92,9 @@ absl::Status GatherFiles(const Arguments& arguments) {
                            : DefaultAxis(parts.front(), layouts.front(), arguments.stream);
   options.seq_axis = arguments.seq_axis.value_or(axis);
   if (!arguments.fill.empty()) options.fill = ParseNumber(arguments.fill);
-  if (HeldWhole(cuts, parts, layouts.front(), arguments, options.seq_axis)) {
-    if (SameBytes(parts)) return WriteStream(arguments.out, parts.front());
-    return absl::FailedPreconditionError(absl::StrCat(
-        "stream '", arguments.stream, "': every rank holds it whole, but not the same bytes"));
+  if (IsHeldWhole(cuts, parts, layouts.front(), arguments, options.seq_axis)) {
+    CPSHARD_ASSIGN_OR_RETURN(const Tensor whole, HeldWhole(parts));
+    return WriteStream(arguments.out, whole);
   }
   CPSHARD_ASSIGN_OR_RETURN(const Tensor full, Gather(layouts, parts, options, *executor, pool));
   return WriteStream(arguments.out, full);

@@ -35,7 +35,8 @@ absl::StatusOr<Planned> ReadInput(const Arguments& arguments, BufferPool& pool) 
     planned.spec.cp_size = arguments.shard.cp_size();
     return planned;
   }
-  CPSHARD_ASSIGN_OR_RETURN(planned.batch, ReadBatch(arguments.in, Limits(), pool));
+  CPSHARD_ASSIGN_OR_RETURN(planned.batch,
+                           ReadBatch(arguments.in, ReadLimits(arguments.shard), pool));
   planned.spec = SpecOf(planned.batch, arguments.shard.cp_size());
   return planned;
 }
@@ -44,24 +45,21 @@ absl::StatusOr<PlanSummary> MakePlan(const Arguments& arguments) {
   BufferPool pool;
   const ShardArguments& shard = arguments.shard;
   CPSHARD_ASSIGN_OR_RETURN(const Planned planned, ReadInput(arguments, pool));
-  CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(shard.options));
+  CPSHARD_ASSIGN_OR_RETURN(Options options, ReadOptions(shard.options));
+  if (arguments.length) options.SetDefaultPaddingTokenId(0);  // there are no tokens to be padded
+  if (!shard.server.empty()) {
+    CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(shard.server));
+    return client->PlanLayout(planned.spec, options, shard.rank_list());
+  }
   CPSHARD_RETURN_IF_ERROR(ValidateSpec(planned.spec, Limits()));
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks,
                            ResolveRanks(shard.rank_list(), planned.spec.num_ranks()));
-  if (!shard.server.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(shard.server));
-    return client->PlanLayout(planned.spec, options, ranks);
-  }
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
   absl::StatusOr<ShardPlan> plan = arguments.length
                                        ? sharder.Plan(planned.spec, {})
                                        : PlanBatch(sharder, planned.batch, shard.cp_size());
   CPSHARD_RETURN_IF_ERROR(plan.status());
   return Summarize(*plan, ranks, Limits());
-}
-
-const char* ExtentText(Extent extent) {
-  return extent == Extent::kLocal ? "cut" : extent == Extent::kPadded ? "padded" : "as sent";
 }
 
 void Print(const PlanSummary& summary) {
@@ -90,7 +88,8 @@ void Print(const PlanSummary& summary) {
   for (const StreamSummary& stream : summary.streams) {
     std::printf("stream %-24s %-5s %-20s %s\n", stream.spec.name.c_str(),
                 std::string(DTypeName(stream.spec.dtype)).c_str(),
-                DimsString(stream.spec.dims).c_str(), ExtentText(stream.cut.extent));
+                DimsString(stream.spec.dims).c_str(),
+                std::string(ExtentName(stream.cut.extent)).c_str());
   }
   for (const Notice& notice : summary.notices) {
     std::printf("notice: %s: %s\n", notice.code.c_str(), notice.text.c_str());

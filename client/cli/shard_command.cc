@@ -18,7 +18,8 @@ struct Arguments {
 absl::Status ShardFile(const Arguments& arguments) {
   CPSHARD_RETURN_IF_ERROR(CheckOutputDir(arguments.out));
   BufferPool pool;
-  CPSHARD_ASSIGN_OR_RETURN(const Batch batch, ReadBatch(arguments.in, Limits(), pool));
+  CPSHARD_ASSIGN_OR_RETURN(const Batch batch,
+                           ReadBatch(arguments.in, ReadLimits(arguments.shard), pool));
   CPSHARD_ASSIGN_OR_RETURN(const ShardResult result, RunShard(batch, arguments.shard, pool));
   for (const Notice& notice : result.notices) {
     std::fprintf(stderr, "notice: %s: %s\n", notice.code.c_str(), notice.text.c_str());

@@ -12,12 +12,6 @@
 namespace cpshard {
 namespace {
 
-int64_t Product(absl::Span<const int64_t> dims) {
-  int64_t product = 1;
-  for (int64_t dim : dims) product *= dim;
-  return product;
-}
-
 std::string Describe(const TensorSpec& spec) {
   return absl::StrCat("stream '", spec.name, "' ", DTypeName(spec.dtype), DimsString(spec.dims));
 }
@@ -228,6 +222,8 @@ absl::StatusOr<Tensor> Trimmed(const std::vector<Tensor>& parts, const Partition
       "length; gather without trim");
 }
 
+}  // namespace
+
 absl::StatusOr<Tensor> HeldWhole(const std::vector<Tensor>& parts) {
   for (const Tensor& part : parts) {
     if (part.spec != parts.front().spec ||
@@ -239,8 +235,6 @@ absl::StatusOr<Tensor> HeldWhole(const std::vector<Tensor>& parts) {
   }
   return parts.front();
 }
-
-}  // namespace
 
 absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
                               const std::vector<Tensor>& parts, const GatherOptions& options,

@@ -29,6 +29,10 @@ absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
                               const std::vector<Tensor>& parts, const GatherOptions& options,
                               Executor& executor, BufferPool& pool);
 
+// A stream that every rank holds whole, as it is. FailedPrecondition: the ranks have not the same
+// bytes. Precondition: `parts` is not empty.
+absl::StatusOr<Tensor> HeldWhole(const std::vector<Tensor>& parts);
+
 // The shards of one batch, put back: a stream that every rank holds whole comes back as it is. The
 // axis is the one that the shards name; options.seq_axis does not count.
 // NotFound: no shard has the stream. Others as Gather.

@@ -12,12 +12,6 @@
 namespace cpshard {
 namespace {
 
-int64_t Product(absl::Span<const int64_t> dims) {
-  int64_t product = 1;
-  for (int64_t dim : dims) product *= dim;
-  return product;
-}
-
 constexpr size_t Aligned(size_t offset) {
   return (offset + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }

@@ -153,8 +153,7 @@ bool CutPaddingMask(Work& work) {
 // Names that the layout handles without being told (C21, D13). Contiguous knows both primaries by
 // name (4.2 step 6); round robin handles the one that was sent, and misses the other (4.3 step 4).
 bool IsHandled(const Work& work, const std::string& name) {
-  for (const char* known :
-       {"labels", "position_ids", "loss_mask", "padding_mask", "attention_mask"}) {
+  for (const char* known : {"labels", "position_ids", "loss_mask", "padding_mask"}) {
     if (name == known) return true;
   }
   if (work.options.keep_primary_full) return false;
@@ -167,7 +166,8 @@ bool CutExtras(Work& work) {
   for (const Extra& extra : work.options.extras) {
     if (!work.Contiguous() && extra.pad) return false;
     if (IsHandled(work, extra.name)) continue;
-    if (!work.Has(extra.name)) return false;
+    // attention_mask is gone by then (2.5, 4.3 step 1): declared and absent.
+    if (extra.name == "attention_mask" || !work.Has(extra.name)) return false;
     const std::vector<int64_t>& dims = work.batch.at(extra.name).dims;
     const auto rank = static_cast<int64_t>(dims.size());
     const int64_t axis = extra.seq_axis < 0 ? extra.seq_axis + rank : extra.seq_axis;

@@ -12,18 +12,6 @@ int64_t ColumnsOf(const ShardPlan& plan, const StreamPlan& stream, int64_t rank)
   return stream.extent == Extent::kLocal ? layout.LocalLen(rank) : layout.padded_len;
 }
 
-absl::string_view ExtentName(Extent extent) {
-  switch (extent) {
-    case Extent::kLocal:
-      return "local";
-    case Extent::kPadded:
-      return "padded";
-    case Extent::kAsSent:
-      return "as sent";
-  }
-  return "?";
-}
-
 // Bytes of one output, checked.
 absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& output) {
   int64_t bytes = ItemSize(output.dtype);
@@ -46,6 +34,18 @@ absl::Status OverLimit(const ShardPlan& plan, size_t num_ranks, const Limits& li
 }
 
 }  // namespace
+
+absl::string_view ExtentName(Extent extent) {
+  switch (extent) {
+    case Extent::kLocal:
+      return "local";
+    case Extent::kPadded:
+      return "padded";
+    case Extent::kAsSent:
+      return "as_sent";
+  }
+  return "?";
+}
 
 TensorSpec OutputSpec(const ShardPlan& plan, const StreamPlan& stream, int64_t rank) {
   TensorSpec output{stream.name, stream.dtype, stream.dims};

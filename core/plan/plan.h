@@ -119,6 +119,8 @@ enum class Extent {
   kAsSent,  // the caller's tensor, untouched: every rank holds the same bytes
 };
 
+absl::string_view ExtentName(Extent extent);  // "local", "padded", "as_sent"
+
 // One output stream.
 struct StreamPlan {
   std::string name;

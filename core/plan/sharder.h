@@ -53,7 +53,7 @@ class Sharder {
   std::vector<std::string> Needs(const BatchSpec& spec) const;
 
   // The plan. Precondition: ValidateSpec(spec) passed and `values` holds what Needs named.
-  // Refuses in the order of architecture.md section 3: options, then streams that must not be
+  // Refuses in the order of docs/ARCHITECTURE.md: options, then streams that must not be
   // there, then what the layout itself requires. InvalidArgument unless said otherwise; the
   // message names the stream, the numbers and the way out.
   // Thread-safe. Cost is that of the runs, not of the tokens.

@@ -21,6 +21,9 @@ absl::Status CheckName(absl::string_view name, const Limits& limits) {
   if (name.find('\0') != absl::string_view::npos) {  // it ends names in the digest
     return absl::InvalidArgumentError("the name of an entry holds a zero byte");
   }
+  if (name == "__metadata__") {  // of safetensors files, which shards become
+    return absl::InvalidArgumentError("the name '__metadata__' is reserved; rename the stream");
+  }
   for (absl::string_view prefix : kReservedPrefixes) {
     if (absl::StartsWith(name, prefix)) {
       return absl::InvalidArgumentError(absl::StrCat("the name '", name, "' begins with '", prefix,
@@ -59,11 +62,13 @@ absl::StatusOr<int64_t> CheckTensor(const TensorSpec& tensor, const Limits& limi
 
 }  // namespace
 
-int64_t NumElements(const TensorSpec& spec) {
-  int64_t count = 1;
-  for (int64_t dim : spec.dims) count *= dim;
-  return count;
+int64_t Product(absl::Span<const int64_t> dims) {
+  int64_t product = 1;
+  for (int64_t dim : dims) product *= dim;
+  return product;
 }
+
+int64_t NumElements(const TensorSpec& spec) { return Product(spec.dims); }
 
 int64_t NumBytes(const TensorSpec& spec) { return NumElements(spec) * ItemSize(spec.dtype); }
 

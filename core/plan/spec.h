@@ -25,6 +25,9 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
+// Of all dims; 1 when there are none.
+int64_t Product(absl::Span<const int64_t> dims);
+
 // Elements and bytes. Precondition: ValidateSpec passed (no overflow).
 int64_t NumElements(const TensorSpec& spec);
 int64_t NumBytes(const TensorSpec& spec);
@@ -56,7 +59,7 @@ struct BatchSpec {
   int64_t num_ranks() const { return cp_size.value_or(1); }
 };
 
-// architecture.md section 9. Checked before anything is allocated.
+// Checked before anything is allocated.
 struct Limits {
   int64_t max_tensors = 256;  // entries: tensors and scalars
   int64_t max_dims = 8;

@@ -21,7 +21,7 @@ std::string Describe(const TensorSpec& tensor) {
 
 }  // namespace
 
-absl::StatusOr<TokenRows> FindTokenRows(const BatchSpec& spec) {
+absl::StatusOr<const TensorSpec*> FindPrimary(const BatchSpec& spec) {
   const bool ids = spec.Has("input_ids");
   const bool embeds = spec.Has("inputs_embeds");
   if (ids == embeds) {
@@ -32,12 +32,38 @@ absl::StatusOr<TokenRows> FindTokenRows(const BatchSpec& spec) {
   const absl::string_view name = ids ? "input_ids" : "inputs_embeds";
   const TensorSpec* primary = spec.FindTensor(name);
   if (primary == nullptr) return NotATensor(name);
-  if (primary->dims.size() < 2) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(*primary),
+  return primary;
+}
+
+absl::StatusOr<TokenRows> RowsOf(const TensorSpec& primary) {
+  if (primary.dims.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(primary),
                                                    " needs the axes [B, S, ...]; it has ",
-                                                   primary->dims.size(), " of them"));
+                                                   primary.dims.size(), " of them"));
   }
-  return TokenRows{primary, primary->dims[0], primary->dims[1]};
+  return TokenRows{&primary, primary.dims[0], primary.dims[1]};
+}
+
+bool IsRowStream(absl::string_view name) {
+  return name == "labels" || name == "position_ids" || name == "loss_mask" ||
+         name == "padding_mask";
+}
+
+absl::Status RequireExtras(const BatchSpec& spec, const std::vector<ExtraStream>& extras) {
+  for (const ExtraStream& extra : extras) {
+    if (extra.name == "attention_mask") {
+      return absl::InvalidArgumentError(
+          "extra stream 'attention_mask': the layout takes attention_mask out of the batch first; "
+          "send it under another name");
+    }
+    if (!spec.Has(extra.name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("extra stream '", extra.name,
+                       "' is declared but the batch has none; send it or leave it out of the "
+                       "options"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len) {
@@ -141,12 +167,6 @@ absl::Status RowStreams::CutPositions(std::optional<Number> fill) {
 }
 
 absl::Status RowStreams::CutExtra(const ExtraStream& extra) {
-  if (!spec_.Has(extra.name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("extra stream '", extra.name,
-                     "' is declared but the batch has none; send it or leave it out of the "
-                     "options"));
-  }
   CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* tensor, Require(extra.name));
   const int64_t axes = tensor->dims.size();
   const int64_t axis = extra.seq_axis < 0 ? extra.seq_axis + axes : extra.seq_axis;
@@ -200,6 +220,14 @@ absl::Status RowStreams::DerivePaddingMask(const TensorSpec& mask) {
   }
   Add(std::move(stream), int64_t{1});
   return absl::OkStatus();
+}
+
+std::vector<ScalarEntry> RowStreams::Scalars() const {
+  std::vector<ScalarEntry> scalars;
+  for (const ScalarEntry& scalar : spec_.scalars) {
+    if (!taken_.contains(scalar.name)) scalars.push_back(scalar);
+  }
+  return scalars;
 }
 
 absl::StatusOr<std::vector<StreamPlan>> RowStreams::Finish() {

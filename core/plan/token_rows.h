@@ -20,8 +20,19 @@ struct TokenRows {
   int64_t length = 0;                   // S
 };
 
-// InvalidArgument: not exactly one of input_ids / inputs_embeds, or fewer than two axes.
-absl::StatusOr<TokenRows> FindTokenRows(const BatchSpec& spec);
+// The primary stream. InvalidArgument: not exactly one of input_ids / inputs_embeds is there.
+absl::StatusOr<const TensorSpec*> FindPrimary(const BatchSpec& spec);
+
+// Its rows. InvalidArgument: fewer than two axes.
+absl::StatusOr<TokenRows> RowsOf(const TensorSpec& primary);
+
+// Whether a row layout cuts the stream by itself, primary apart; an extra stream of that name has
+// no effect (C21).
+bool IsRowStream(absl::string_view name);
+
+// InvalidArgument: an extra stream that is declared but absent - or attention_mask, which the row
+// layouts take out of the batch before they look at extra streams.
+absl::Status RequireExtras(const BatchSpec& spec, const std::vector<ExtraStream>& extras);
 
 // A layout whose rows are all padded on the right, without partition and report.
 LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len);
@@ -43,7 +54,8 @@ class RowStreams {
   // as 0 ... S-1 when absent (contract 2.4). `fill` absent = continue each row (contract 2.3).
   absl::Status CutPositions(std::optional<Number> fill);
 
-  // Cuts an extra stream on its own axis. Only its length is checked (D5).
+  // Cuts an extra stream on its own axis. Only its length is checked (D5). Precondition:
+  // RequireExtras passed.
   absl::Status CutExtra(const ExtraStream& extra);
 
   // attention_mask -> padding_mask (contract 2.5, D6): drops the mask, and derives padding_mask
@@ -52,6 +64,9 @@ class RowStreams {
 
   // The entry is not in the output.
   void Drop(absl::string_view name) { taken_.insert(std::string(name)); }
+
+  // The scalars that were not dropped.
+  std::vector<ScalarEntry> Scalars() const;
 
   // Outputs in the order of the batch, new ones last. InvalidArgument: a fill that the stream's
   // dtype cannot hold, where there are columns to fill.

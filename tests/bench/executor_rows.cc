@@ -21,7 +21,7 @@ constexpr int64_t kColdBytes = 256 * kMiB;  // touched before a buffer is used a
 struct Buffers {
   Batch batch;
   std::vector<Buffer> copies;  // per stream: of the whole stream, for the anchors
-  std::vector<Buffer> shards;  // per stream and rank
+  std::vector<Buffer> shards;  // per rank
   std::vector<std::byte*> dests;
 };
 
@@ -37,10 +37,18 @@ Buffers MakeBuffers(const ShardPlan& plan, const BatchSpec& spec, BufferPool& po
     buffers.batch.tensors.push_back({tensor, Resident(NumBytes(tensor), 1, pool)});
     buffers.copies.push_back(Resident(NumBytes(tensor), 0, pool));
   }
-  for (const StreamPlan& stream : plan.streams) {
-    for (int64_t rank = 0; rank < kRanks; ++rank) {
-      buffers.shards.push_back(Resident(NumBytes(OutputSpec(plan, stream, rank)), 0, pool));
-      buffers.dests.push_back(buffers.shards.back().data());
+  // As MakeShards lays them: one block a rank, its streams 64-byte-aligned windows on it.
+  buffers.dests.resize(plan.streams.size() * kRanks);
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    std::vector<size_t> offsets;
+    size_t size = 0;
+    for (const StreamPlan& stream : plan.streams) {
+      offsets.push_back(size);
+      size += (NumBytes(OutputSpec(plan, stream, rank)) + 63) / 64 * 64;
+    }
+    buffers.shards.push_back(Resident(size, 0, pool));
+    for (size_t s = 0; s < offsets.size(); ++s) {
+      buffers.dests[s * kRanks + rank] = buffers.shards.back().data() + offsets[s];
     }
   }
   return buffers;

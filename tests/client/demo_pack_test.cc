@@ -14,7 +14,7 @@ constexpr int64_t kX = kPadToken;
 TEST(Pack, ADocumentThatDoesNotFitBeginsTheNextRow) {
   BufferPool pool;
   const auto batches = *Pack({{"a", "abc"}, {"b", "def"}}, {2, 5, 5}, pool);
-  ASSERT_EQ(batches.size(), 1u);
+  ASSERT_EQ(batches.size(), 2u);
   EXPECT_EQ(Values(batches[0], "input_ids"),
             (std::vector<int64_t>{'a', 'b', 'c', kX, kX, 'd', 'e', 'f', kX, kX}));
   EXPECT_EQ(Values(batches[0], "labels"),
@@ -30,8 +30,8 @@ TEST(Pack, ADocumentLongerThanARowIsSplitWithoutLoss) {
   BufferPool pool;
   const auto batches = *Pack({{"a", "xy"}, {"b", "abcdefgh"}}, {1, 4, 4}, pool);
   std::vector<int64_t> tokens;
-  for (const PackedBatch& packed : batches) {
-    for (int64_t token : Values(packed, "input_ids")) {
+  for (size_t i = 0; i + 1 < batches.size(); ++i) {  // the last one is the one before again
+    for (int64_t token : Values(batches[i], "input_ids")) {
       if (token != kX) tokens.push_back(token);
     }
   }
@@ -45,13 +45,14 @@ TEST(Pack, TwoDocumentsShareARowAndTheirLabelsStayApart) {
   EXPECT_EQ(Values(batches[0], "position_ids"), (std::vector<int64_t>{0, 1, 0, 1, 0}));
 }
 
-TEST(Pack, OnlyTheLastBatchHasTheOtherLength) {
+TEST(Pack, TheLastBatchComesAgainInLongerRows) {
   BufferPool pool;
   const auto batches = *Pack({{"a", std::string(25, 'a')}}, {2, 10, 12}, pool);
-  ASSERT_EQ(batches.size(), 2u);
-  EXPECT_EQ(batches[0].batch.tensors[0].spec.dims, (std::vector<int64_t>{2, 10}));
-  EXPECT_EQ(batches[1].batch.tensors[0].spec.dims, (std::vector<int64_t>{2, 12}));
+  ASSERT_EQ(batches.size(), 3u);
+  EXPECT_EQ(batches[1].batch.tensors[0].spec.dims, (std::vector<int64_t>{2, 10}));
+  EXPECT_EQ(batches[2].batch.tensors[0].spec.dims, (std::vector<int64_t>{2, 12}));
   EXPECT_EQ(batches[0].real_tokens + batches[1].real_tokens, 25);
+  EXPECT_EQ(batches[2].real_tokens, batches[1].real_tokens);
 }
 
 }  // namespace

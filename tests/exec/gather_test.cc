@@ -151,6 +151,51 @@ TEST_F(GatherTest, ARowShapeGivesTheRowsBack) {
   ExpectTensor(&*back, DType::kI32, {2, 3, 1}, {0, 1, 2, 3, 4, 5});
 }
 
+// The layout of two ranks that hold two columns each, with everything that a trim can go by.
+std::vector<ShardLayout> LayoutsWithEveryTarget() {
+  std::vector<ShardLayout> layouts = {LayoutOf(0, 2, {{0, 2}}, 4), LayoutOf(1, 2, {{2, 2}}, 4)};
+  for (ShardLayout& layout : layouts) {
+    layout.input_token_stream_positions = IntArray{{1, 3}, {3, 1, 0}};
+    layout.input_row_shape = IntArray{{2}, {2, 2}};
+    layout.original_seq_len = 3;
+  }
+  return layouts;
+}
+
+// contract 9.3: positions, then the row shape, then the original length.
+TEST_F(GatherTest, ATrimTakesTheFirstTargetThatTheLayoutReports) {
+  std::vector<ShardLayout> layouts = LayoutsWithEveryTarget();
+  const std::vector<Tensor> parts = {TensorOf("x", DType::kI32, {1, 2}, {10, 11}),
+                                     TensorOf("x", DType::kI32, {1, 2}, {12, 13})};
+  const GatherOptions trim{.trim = true, .fill = int64_t{-1}};
+  const auto expect = [&](std::vector<int64_t> dims, std::vector<double> values) {
+    const absl::StatusOr<Tensor> back = Gather(layouts, parts, trim, *executor_, pool_);
+    ASSERT_TRUE(back.ok()) << back.status();
+    ExpectTensor(&*back, DType::kI32, dims, values);
+  };
+  expect({1, 3}, {13, 11, 10});
+  for (ShardLayout& layout : layouts) layout.input_token_stream_positions.reset();
+  expect({2, 2}, {10, 11, 12, 13});
+  for (ShardLayout& layout : layouts) layout.input_row_shape.reset();
+  expect({1, 3}, {10, 11, 12});
+}
+
+TEST_F(GatherTest, TheAxisAskedForDoesNotCountWhereThereArePositions) {
+  // Two rows, two slots a rank: axis 0 would fit the layouts too.
+  std::vector<ShardLayout> layouts = LayoutsWithEveryTarget();
+  for (ShardLayout& layout : layouts) {
+    layout.input_token_stream_positions = IntArray{{2, 2}, {3, 0, 1, 2}};
+  }
+  const std::vector<Tensor> parts = {TensorOf("x", DType::kI32, {2, 2}, {10, 11, 20, 21}),
+                                     TensorOf("x", DType::kI32, {2, 2}, {12, 13, 22, 23})};
+  for (int64_t axis : {0, 1, -1, 7}) {
+    const absl::StatusOr<Tensor> back = Gather(
+        layouts, parts, {.seq_axis = axis, .trim = true, .fill = int64_t{-1}}, *executor_, pool_);
+    ASSERT_TRUE(back.ok()) << back.status();
+    ExpectTensor(&*back, DType::kI32, {2, 2}, {13, 10, 21, 22});
+  }
+}
+
 class GatherRefusals : public GatherTest {
  protected:
   std::vector<ShardLayout> layouts_ = {LayoutOf(0, 2, {{0, 2}}, 4), LayoutOf(1, 2, {{2, 2}}, 4)};
@@ -181,6 +226,18 @@ TEST_F(GatherRefusals, LayoutsOfTwoLengths) {
   ExpectCode(Code(layouts_, parts_), kPrecondition);
 }
 
+TEST_F(GatherRefusals, LayoutsOfTwoOriginalLengths) {
+  layouts_[1].original_seq_len = 3;
+  ExpectCode(Code(layouts_, parts_), kPrecondition);
+}
+
+TEST_F(GatherRefusals, AnOriginalLengthBeyondThePaddedColumns) {
+  for (int64_t length : {5, -1}) {
+    for (ShardLayout& layout : layouts_) layout.original_seq_len = length;
+    ExpectCode(Code(layouts_, parts_, {.trim = true}), kPrecondition, std::to_string(length));
+  }
+}
+
 TEST_F(GatherRefusals, LayoutsThatDoNotCoverTheColumns) {
   layouts_[1].runs = {{1, 2}};
   ExpectCode(Code(layouts_, parts_), kPrecondition);
@@ -197,6 +254,12 @@ TEST_F(GatherRefusals, WholeLayoutsThatDoNotBelongToTheTensors) {
   parts_ = {TensorOf("x", DType::kI32, {1, 3}, {0, 1, 2}),
             TensorOf("x", DType::kI32, {1, 3}, {0, 1, 2})};
   ExpectCode(Code(layouts_, parts_), kPrecondition, "3");
+}
+
+TEST_F(GatherRefusals, WholeStreamsThatAreNotTheSameOnEveryRank) {
+  layouts_ = {LayoutOf(0, 2, {{0, 2}}, 2), LayoutOf(1, 2, {{0, 2}}, 2)};
+  ExpectCode(Code(layouts_, parts_), kPrecondition, "whole");
+  EXPECT_TRUE(Code(layouts_, {parts_[0], parts_[0]}).ok());
 }
 
 TEST_F(GatherRefusals, RanksWithoutALayout) {

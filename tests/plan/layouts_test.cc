@@ -76,7 +76,7 @@ TEST(Layouts, RoundRobinAsText) {
             "stream input_ids i64 [2, 6] local\n"
             "stream labels i64 [2, 6] local\n"
             "stream loss_mask i32 [2, 6] local\n"
-            "stream pixel_values f32 [7, 2] as sent\n"
+            "stream pixel_values f32 [7, 2] as_sent\n"
             "stream position_ids i64 [2, 6] local\n");
 }
 
@@ -102,9 +102,9 @@ TEST(Layouts, IdentityAsText) {
             "  placement 0: 0+6\n"
             "  rank 0: 0+6\n"
             "  rank 1: 0+6\n"
-            "stream input_ids i64 [2, 6] as sent\n"
-            "stream labels i64 [2, 6] as sent\n"
-            "stream loss_mask i32 [2, 9] as sent\n");
+            "stream input_ids i64 [2, 6] as_sent\n"
+            "stream labels i64 [2, 6] as_sent\n"
+            "stream loss_mask i32 [2, 9] as_sent\n");
 }
 
 TEST(Layouts, IdentityReportsTheLengthOfTheEmbeddingsWhereBothPrimariesAreThere) {

@@ -93,7 +93,7 @@ TEST(Plan, TextShowsLayoutMapsAndStreams) {
             "  rank 0: 0+5\n"
             "  rank 1: 5+3\n"
             "stream s i32 [2, 6, 3] local\n"
-            "stream s i32 [2, 6, 3] as sent\n");
+            "stream s i32 [2, 6, 3] as_sent\n");
   EXPECT_EQ(ToString(ShardPlan()), "cp_size none\n");
 }
 

@@ -108,7 +108,8 @@ TEST(Sharder, OnlyTheFormatThdSpeaksOfDocuments) {
   PlanOf(sharder, WithScalar(TokenBatch(1, 4), {"format", std::string("thd")}));
 }
 
-// architecture.md section 3: options before streams that must not be there, before the layout.
+// docs/ARCHITECTURE.md, order of refusals: options before streams that must not be there, before
+// the layout.
 TEST(Sharder, RefusalsComeInTheOrderOfTheArchitecture) {
   const auto refuse = [](const BatchSpec&, const PlanValues&) -> absl::StatusOr<ShardPlan> {
     return absl::InvalidArgumentError("the layout's own");

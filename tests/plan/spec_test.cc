@@ -1,4 +1,4 @@
-// What may come in at all (architecture.md section 9).
+// What may come in at all.
 #include "core/plan/spec.h"
 
 #include <gmock/gmock.h>

@@ -29,7 +29,8 @@ class ConfigTest : public ::testing::Test {
   }
 
   static std::string File(const std::string& text) {
-    const std::string path = absl::StrCat(::testing::TempDir(), "/config.json");
+    static int number = 0;
+    const std::string path = absl::StrCat(::testing::TempDir(), "/config", ++number, ".json");
     std::ofstream(path) << text;
     return path;
   }
@@ -75,7 +76,12 @@ TEST_F(ConfigTest, WhatIsWrongIsNamed) {
       {{"--listen", "127.0.0.1:"}, "port ''"},
       {{"--listen", "::1:7070"}, "::1"},
       {{"--listen", "unix-abstract:abc"}, "unix-abstract"},
-      {{"--listen", "unix:"}, "no path"},
+      {{"--listen", "unix:"}, "0 bytes"},
+      {{"--listen", "unix://"}, "0 bytes"},
+      {{"--listen", "unix:/" + std::string(120, 'x')}, "121 bytes"},
+      {{"--listen", "unix:/a,unix:/a"}, "twice"},
+      {{"--config", File(R"({"listen": []})")}, "no address"},
+      {{"--socket-mode", ""}, "octal"},
       {{"--listen", "127.0.0.1:0", "stray"}, "stray"},
   };
   for (const Case& c : cases) {
@@ -96,6 +102,15 @@ TEST_F(ConfigTest, AFaultIsOneLineThatNamesItsSource) {
   EXPECT_EQ(Parse({"--config", ::testing::TempDir()}).status().code(), absl::StatusCode::kNotFound);
   setenv("CPSHARD_WORKERS", "many", 1);
   EXPECT_THAT(std::string(Parse({}).status().message()), HasSubstr("CPSHARD_WORKERS"));
+  setenv("CPSHARD_WORKERS", "0", 1);
+  EXPECT_THAT(std::string(Parse({}).status().message()),
+              HasSubstr("CPSHARD_WORKERS: workers is 0"));
+  const std::string flag(Parse({"--workers", "many"}).status().message());
+  EXPECT_EQ(flag.find("CPSHARD_WORKERS"), std::string::npos) << flag;
+  unsetenv("CPSHARD_WORKERS");
+  const std::string file = File(R"({"workers": 0})");
+  EXPECT_THAT(std::string(Parse({"--config", file}).status().message()),
+              HasSubstr(file + "': workers is 0"));
 }
 
 TEST_F(ConfigTest, TheSocketModeIsOctal) {

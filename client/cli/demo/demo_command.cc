@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/demo/check.h"
@@ -109,33 +110,61 @@ absl::StatusOr<Figures> RunLayout(Client& client, const DemoLayout& layout,
   return figures;
 }
 
+void PrintHeading() {
+  std::printf("\n%-12s %8s %10s %9s %15s %8s   %s\n", "layout", "batches", "tokens", "padding",
+              "M tokens/s", "MB/s", "tokens per rank");
+}
+
 void Print(const DemoLayout& layout, const Figures& figures) {
   const double columns = static_cast<double>(figures.columns);
   const double pads = columns - static_cast<double>(figures.real_tokens);
   const double seconds = absl::ToDoubleSeconds(figures.sharding);
-  std::string ranks;
-  for (int64_t tokens : figures.tokens_of_rank) absl::StrAppend(&ranks, " ", tokens);
-  std::printf("%-12s %4lld batches  %8lld tokens  padding %4.1f %%  %6.2f M tokens/s  %4.0f MB/s\n",
-              layout.name, static_cast<long long>(figures.batches),
-              static_cast<long long>(figures.real_tokens),
+  std::printf("%-12s %8lld %10lld %7.1f %% %15.2f %8.0f   %s\n", layout.name,
+              static_cast<long long>(figures.batches), static_cast<long long>(figures.real_tokens),
               columns > 0 ? 100.0 * pads / columns : 0.0,
               static_cast<double>(figures.real_tokens) / seconds / 1e6,
-              static_cast<double>(figures.bytes) / seconds / 1e6);
-  std::printf("%-12s tokens per rank:%s\n", "", ranks.c_str());
+              static_cast<double>(figures.bytes) / seconds / 1e6,
+              absl::StrJoin(figures.tokens_of_rank, " ").c_str());
   std::printf("%-12s %s\n", "",
-              figures.difference.empty()
-                  ? "EQUAL: every element of every shard is what the contract restated says, and "
-                    "every gathered stream is what was sent"
-                  : absl::StrCat("DIFFERENT: ", figures.difference).c_str());
+              figures.difference.empty() ? "EQUAL"
+                                         : absl::StrCat("DIFFERENT: ", figures.difference).c_str());
 }
 
-absl::Status WaitUntilReady(Client& client, ServerProcess& server) {
-  const absl::StatusOr<ServerInfo> info = client.GetServerInfo();
-  CPSHARD_RETURN_IF_ERROR(server.CheckAlive());
-  CPSHARD_RETURN_IF_ERROR(info.status());
-  std::printf("server        cpshardd %s at %s, executor %s\n", info->version.c_str(),
-              server.address().c_str(), info->executor.c_str());
-  return absl::OkStatus();
+// Asks in short turns, so that a server that has ended is noticed at once.
+absl::StatusOr<ServerInfo> WaitUntilReady(ServerProcess& server) {
+  CPSHARD_ASSIGN_OR_RETURN(const auto probe,
+                           Client::Connect(server.address(), {.deadline = absl::Milliseconds(200),
+                                                              .wait_for_ready = true}));
+  const absl::Time give_up = absl::Now() + absl::Seconds(20);
+  while (true) {
+    absl::StatusOr<ServerInfo> info = probe->GetServerInfo();
+    CPSHARD_RETURN_IF_ERROR(server.CheckAlive());
+    if (info.ok() || absl::Now() > give_up) return info;
+  }
+}
+
+void PrintServer(const ServerInfo& info, const ServerProcess& server) {
+  std::printf("server   cpshardd %s at %s, executor %s\n", info.version.c_str(),
+              server.address().c_str(), info.executor.c_str());
+}
+
+void PrintInput(const std::vector<Document>& documents, const PackOptions& pack) {
+  std::printf("text     %zu documents, from %s to %s\n", documents.size(),
+              documents.front().name.c_str(), documents.back().name.c_str());
+  std::printf(
+      "batches  byte tokens packed into rows [%lld, %lld], and the last batch again as [%lld, "
+      "%lld]; "
+      "cp_size %lld\n",
+      static_cast<long long>(pack.rows), static_cast<long long>(pack.length),
+      static_cast<long long>(pack.rows), static_cast<long long>(pack.last_length),
+      static_cast<long long>(kCpSize));
+  std::printf(
+      "streams  input_ids, labels, position_ids, padding_mask; no document lengths are sent, "
+      "since\n         round_robin cannot keep documents apart and refuses a batch that has "
+      "them\n");
+  std::printf(
+      "EQUAL =  every element of every shard is what the restated contract says, and every "
+      "stream,\n         gathered and trimmed, is bit for bit what was sent\n");
 }
 
 absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
@@ -145,22 +174,13 @@ absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
                            ReadDocuments(arguments.files, arguments.max_bytes));
   const PackOptions pack;
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<PackedBatch> batches, Pack(documents, pack, pool));
-  std::printf("text          %zu documents, from %s to %s\n", documents.size(),
-              documents.front().name.c_str(), documents.back().name.c_str());
-  std::printf(
-      "batches       byte tokens packed into [%lld, %lld], the last [%lld, %lld]; cp_size "
-      "%lld\n",
-      static_cast<long long>(pack.rows), static_cast<long long>(pack.length),
-      static_cast<long long>(pack.rows), static_cast<long long>(pack.last_length),
-      static_cast<long long>(kCpSize));
-  std::printf(
-      "lengths       none are sent: contiguous passes them on unused and round_robin, which "
-      "cannot keep\n              documents apart, refuses them\n");
+  PrintInput(documents, pack);
   CPSHARD_ASSIGN_OR_RETURN(
       const auto client,
       Client::Connect(server.address(), {.deadline = absl::Seconds(20), .wait_for_ready = true}));
-  CPSHARD_RETURN_IF_ERROR(WaitUntilReady(*client, server));
-  std::printf("\n");
+  CPSHARD_ASSIGN_OR_RETURN(const ServerInfo info, WaitUntilReady(server));
+  PrintServer(info, server);
+  PrintHeading();
   bool different = false;
   for (const DemoLayout& layout : Layouts()) {
     CPSHARD_ASSIGN_OR_RETURN(const Figures figures, RunLayout(*client, layout, batches, pool));

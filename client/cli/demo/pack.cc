@@ -107,15 +107,17 @@ absl::StatusOr<std::vector<PackedBatch>> Pack(const std::vector<Document>& docum
   Rows rows(options);
   for (const Document& document : documents) rows.Add(document);
   std::vector<PackedBatch> batches;
-  const size_t total = rows.rows().size();
-  for (size_t first = 0; first < total; first += options.rows) {
-    const bool last = first + options.rows >= total;
-    CPSHARD_ASSIGN_OR_RETURN(
-        PackedBatch batch,
-        Build(rows.rows(), first, options.rows,
-              last ? std::max(options.last_length, options.length) : options.length, pool));
+  size_t last = 0;
+  for (size_t first = 0; first < rows.rows().size(); first += options.rows) {
+    CPSHARD_ASSIGN_OR_RETURN(PackedBatch batch,
+                             Build(rows.rows(), first, options.rows, options.length, pool));
     batches.push_back(std::move(batch));
+    last = first;
   }
+  CPSHARD_ASSIGN_OR_RETURN(
+      PackedBatch again,
+      Build(rows.rows(), last, options.rows, std::max(options.last_length, options.length), pool));
+  batches.push_back(std::move(again));
   return batches;
 }
 

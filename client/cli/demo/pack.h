@@ -14,8 +14,8 @@ inline constexpr int64_t kPadToken = 256;  // bytes are the tokens 0 ... 255
 
 struct PackOptions {
   int64_t rows = 4;            // B
-  int64_t length = 8190;       // S of all batches but the last
-  int64_t last_length = 8192;  // S of the last one
+  int64_t length = 8190;       // S of all batches; padded at cp_size 4
+  int64_t last_length = 8192;  // S of one more: the last batch again, in longer rows, unpadded
 };
 
 struct PackedBatch {

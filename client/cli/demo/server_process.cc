@@ -1,5 +1,6 @@
 #include "client/cli/demo/server_process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,10 +11,13 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard::demo {
@@ -40,12 +44,24 @@ absl::StatusOr<std::string> MakeFolder() {
 }
 
 // In the child: becomes the server. Only async-signal-safe calls.
-[[noreturn]] void Become(const char* program, const char* listen) {
+[[noreturn]] void Become(const char* program, const char* listen, const char* log,
+                         char* const* environment) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  const int null_log = 2;  // its log is this program's standard error
-  dup2(null_log, 1);       // "listening on" is for people who start it by hand
-  execl(program, "cpshardd", listen, static_cast<char*>(nullptr));
+  const int file = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dup2(file, STDOUT_FILENO);
+  dup2(file, STDERR_FILENO);
+  execle(program, "cpshardd", listen, static_cast<char*>(nullptr), environment);
   _exit(127);
+}
+
+// This process's, without settings of a server that the user may have there.
+std::vector<char*> PlainEnvironment() {
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!absl::StartsWith(*variable, "CPSHARD_")) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  return variables;
 }
 
 std::string Describe(int status) {
@@ -61,8 +77,12 @@ absl::StatusOr<ServerProcess> ServerProcess::Start() {
   CPSHARD_ASSIGN_OR_RETURN(server.folder_, MakeFolder());
   server.address_ = absl::StrCat("unix:", server.folder_, "/cpshard.sock");
   const std::string listen = absl::StrCat("--listen=", server.address_);
+  const std::string log = server.LogPath();
+  const std::vector<char*> environment = PlainEnvironment();
   server.pid_ = fork();
-  if (server.pid_ == 0) Become(program.c_str(), listen.c_str());
+  if (server.pid_ == 0) {
+    Become(program.c_str(), listen.c_str(), log.c_str(), environment.data());
+  }
   if (server.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start the server");
   return server;
 }
@@ -78,11 +98,16 @@ ServerProcess::~ServerProcess() {
   if (!folder_.empty()) fs::remove_all(folder_, error);
 }
 
+std::string ServerProcess::LogPath() const { return folder_ + "/cpshardd.log"; }
+
+std::string ServerProcess::Log() const { return ReadTextFile(LogPath()).value_or(""); }
+
 absl::Status ServerProcess::CheckAlive() {
   int status = 0;
   if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == 0) return absl::OkStatus();
   pid_ = -1;
-  return absl::UnavailableError(absl::StrCat("the server has ended: ", Describe(status)));
+  return absl::UnavailableError(
+      absl::StrCat("the server has ended: ", Describe(status), "; it said: ", Log()));
 }
 
 absl::Status ServerProcess::Stop(absl::Duration patience) {

@@ -13,8 +13,8 @@ namespace cpshard::demo {
 // Move-only. The process is stopped with the object, and when this process dies.
 class ServerProcess {
  public:
-  // Starts the cpshardd that lies beside this program, on a socket in a folder of its own.
-  // NotFound: there is none; Internal: it cannot be started.
+  // Starts the cpshardd that lies beside this program, on a socket in a folder of its own, where
+  // its log goes too. NotFound: there is none; Internal: it cannot be started.
   static absl::StatusOr<ServerProcess> Start();
 
   ServerProcess(ServerProcess&& other) noexcept;
@@ -26,11 +26,15 @@ class ServerProcess {
   // Unavailable, with its exit status: the process has ended by itself.
   absl::Status CheckAlive();
 
+  // What it logged so far.
+  std::string Log() const;
+
   // SIGTERM, then SIGKILL after `patience`. Internal: it did not exit with status 0.
   absl::Status Stop(absl::Duration patience);
 
  private:
   ServerProcess() = default;
+  std::string LogPath() const;
 
   pid_t pid_ = -1;
   std::string folder_;

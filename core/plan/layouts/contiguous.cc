@@ -14,11 +14,16 @@ namespace {
 
 constexpr int64_t kIgnoreLabel = -100;
 
-// Names that an extra stream may repeat without effect (C21).
-bool HandledAnyway(absl::string_view name, Primary primary) {
-  if (name == "input_ids" || name == "inputs_embeds") return primary == Primary::kCut;
-  return name == "labels" || name == "position_ids" || name == "loss_mask" ||
-         name == "padding_mask" || name == "attention_mask";
+// The extra streams that the layout does not handle anyway. Both names of a primary that is cut are
+// its own, whichever was sent (C21).
+std::vector<ExtraStream> OwnExtras(const SharedOptions& shared, Primary primary) {
+  std::vector<ExtraStream> own;
+  for (const ExtraStream& extra : shared.extra_streams) {
+    const bool is_primary = extra.name == "input_ids" || extra.name == "inputs_embeds";
+    if (IsRowStream(extra.name) || (is_primary && primary == Primary::kCut)) continue;
+    own.push_back(extra);
+  }
+  return own;
 }
 
 absl::StatusOr<int64_t> PaddedLen(int64_t length, int64_t cp_size, int64_t multiple) {
@@ -34,16 +39,19 @@ absl::Status CutLabels(const BatchSpec& spec, RowStreams& streams) {
     CPSHARD_RETURN_IF_ERROR(streams.CutTokens("labels", kIgnoreLabel));
     return spec.Has("loss_mask") ? streams.CutTokens("loss_mask", int64_t{0}) : absl::OkStatus();
   }
-  if (!spec.Has("loss_mask")) {
-    return absl::InvalidArgumentError(
-        "the batch has neither 'labels' nor a 'loss_mask' that could stand in for them");
-  }
   return streams.CutTokensAs("loss_mask", "labels", kIgnoreLabel);
 }
 
 absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOptions& shared,
                                const BatchSpec& spec) {
-  CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, FindTokenRows(spec));
+  CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* primary, FindPrimary(spec));
+  if (!spec.Has("labels") && !spec.Has("loss_mask")) {
+    return absl::InvalidArgumentError(
+        "the batch has neither 'labels' nor a 'loss_mask' that could stand in for them");
+  }
+  const std::vector<ExtraStream> extras = OwnExtras(shared, options.primary);
+  CPSHARD_RETURN_IF_ERROR(RequireExtras(spec, extras));
+  CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, RowsOf(*primary));
   const int64_t cp_size = *spec.cp_size;
   const int64_t multiple = std::max<int64_t>(options.pad_multiple, 2);
   CPSHARD_ASSIGN_OR_RETURN(const int64_t padded, PaddedLen(rows.length, cp_size, multiple));
@@ -58,10 +66,7 @@ absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOpt
   CPSHARD_RETURN_IF_ERROR(CutLabels(spec, streams));
   CPSHARD_RETURN_IF_ERROR(streams.CutPaddingMask());
   CPSHARD_RETURN_IF_ERROR(streams.CutPositions(std::nullopt));
-  for (const ExtraStream& extra : shared.extra_streams) {
-    if (HandledAnyway(extra.name, options.primary)) continue;
-    CPSHARD_RETURN_IF_ERROR(streams.CutExtra(extra));
-  }
+  for (const ExtraStream& extra : extras) CPSHARD_RETURN_IF_ERROR(streams.CutExtra(extra));
   if (padded > rows.length && cut_primary && is_ids && !shared.padding_token_id) {
     return absl::InvalidArgumentError(
         absl::StrCat("'input_ids' needs ", padded - rows.length, " padding columns (", rows.length,
@@ -70,7 +75,7 @@ absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOpt
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
-  plan.scalars = spec.scalars;
+  plan.scalars = streams.Scalars();
   CPSHARD_ASSIGN_OR_RETURN(plan.streams, streams.Finish());
   LayoutPlan layout = TailPadded(rows, padded);
   CPSHARD_ASSIGN_OR_RETURN(layout.partition, ContiguousPartition(padded, cp_size));

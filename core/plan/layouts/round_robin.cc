@@ -1,5 +1,6 @@
 // Round robin (head and tail chunk): contract 4.3, and without the primary 4.4 ("aux-only").
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -20,17 +21,20 @@ Number FillOf(const BatchSpec& spec, absl::string_view name) {
   return int64_t{0};
 }
 
-bool HandledAnyway(absl::string_view name, const TokenRows& rows, Primary primary) {
-  if (name == rows.primary->name) return primary == Primary::kCut;
-  return name == "labels" || name == "position_ids" || name == "loss_mask" ||
-         name == "padding_mask" || name == "attention_mask";
+// The extra streams that the layout does not handle anyway (C21).
+std::vector<ExtraStream> OwnExtras(const SharedOptions& shared, const TensorSpec& sent,
+                                   Primary primary) {
+  std::vector<ExtraStream> own;
+  for (const ExtraStream& extra : shared.extra_streams) {
+    const bool is_primary = extra.name == sent.name;
+    if (IsRowStream(extra.name) || (is_primary && primary == Primary::kCut)) continue;
+    own.push_back(extra);
+  }
+  return own;
 }
 
-absl::StatusOr<std::vector<StreamPlan>> PlanStreams(const RoundRobinOptions& options,
-                                                    const SharedOptions& shared,
-                                                    const BatchSpec& spec, const TokenRows& rows,
-                                                    int64_t padded) {
-  RowStreams streams(spec, rows, padded);
+absl::Status CutStreams(const RoundRobinOptions& options, const std::vector<ExtraStream>& extras,
+                        const BatchSpec& spec, const TokenRows& rows, RowStreams& streams) {
   streams.Drop("attention_mask");
   const auto cut = [&](absl::string_view name) {
     return streams.CutTokens(name, FillOf(spec, name));
@@ -41,27 +45,29 @@ absl::StatusOr<std::vector<StreamPlan>> PlanStreams(const RoundRobinOptions& opt
   for (absl::string_view name : {"loss_mask", "padding_mask"}) {
     if (spec.Has(name)) CPSHARD_RETURN_IF_ERROR(cut(name));
   }
-  for (const ExtraStream& extra : shared.extra_streams) {
-    if (HandledAnyway(extra.name, rows, options.primary)) continue;
-    CPSHARD_RETURN_IF_ERROR(streams.CutExtra(extra));
-  }
-  return streams.Finish();
+  for (const ExtraStream& extra : extras) CPSHARD_RETURN_IF_ERROR(streams.CutExtra(extra));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ShardPlan> Plan(const RoundRobinOptions& options, const SharedOptions& shared,
                                const BatchSpec& spec) {
-  CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, FindTokenRows(spec));
+  CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* primary, FindPrimary(spec));
   if (!spec.Has("labels")) {
     return absl::InvalidArgumentError(
         "the batch has no 'labels', which round_robin needs; a loss_mask does not stand in here");
   }
+  const std::vector<ExtraStream> extras = OwnExtras(shared, *primary, options.primary);
+  CPSHARD_RETURN_IF_ERROR(RequireExtras(spec, extras));
+  CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, RowsOf(*primary));
   const int64_t cp_size = *spec.cp_size;
   CPSHARD_ASSIGN_OR_RETURN(const int64_t padded, RoundUp(rows.length, 2 * cp_size, "2 * cp_size"));
+  RowStreams streams(spec, rows, padded);
+  CPSHARD_RETURN_IF_ERROR(CutStreams(options, extras, spec, rows, streams));
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
-  plan.scalars = spec.scalars;
-  CPSHARD_ASSIGN_OR_RETURN(plan.streams, PlanStreams(options, shared, spec, rows, padded));
+  plan.scalars = streams.Scalars();
+  CPSHARD_ASSIGN_OR_RETURN(plan.streams, streams.Finish());
   LayoutPlan layout = TailPadded(rows, padded);
   CPSHARD_ASSIGN_OR_RETURN(layout.partition, RoundRobinPartition(padded, cp_size));
   layout.report.original_seq_len = rows.length;
