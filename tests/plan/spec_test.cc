@@ -96,13 +96,18 @@ TEST(Spec, ANameHasOneTo128Bytes) {
 }
 
 TEST(Spec, ReservedPrefixesAreRefusedForTensorsAndScalars) {
-  for (const char* name : {"_cpshard.x", "_meta.", "_layout.input_row_shape"}) {
+  for (const char* name : {"_cpshard.x", "_meta.", "_layout.input_row_shape", "__metadata__"}) {
     ExpectInvalid(ValidateSpec(Batch({{name, DType::kI64, {1}}}), {}), HasSubstr(name));
     ExpectInvalid(ValidateSpec(Batch({}, {{name, 1.0}}), {}), HasSubstr(name));
   }
   for (const char* name : {"_cpshard", "_packed_seq_ids", "meta.x", "x_meta.", "_Layout.x"}) {
     EXPECT_TRUE(ValidateSpec(Batch({{name, DType::kI64, {1}}}), {}).ok()) << name;
   }
+}
+
+TEST(Spec, AZeroByteInANameIsRefusedSinceItEndsNamesInTheDigest) {
+  const std::string name("a\0b", 3);
+  ExpectInvalid(ValidateSpec(Batch({{name, DType::kI64, {1}}}), {}), HasSubstr("zero byte"));
 }
 
 TEST(Spec, NoNameIsUsedTwiceAcrossTensorsAndScalars) {

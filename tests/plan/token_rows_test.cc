@@ -190,6 +190,32 @@ TEST(TokenRows, AnExtraThatTheLayoutHandlesAnywayChangesNothing) {
   }
 }
 
+TEST(TokenRows, AnExtraNamedAttentionMaskIsRefusedSinceTheMaskIsTakenOutFirst) {
+  const SharedOptions extra{.padding_token_id = 0, .extra_streams = {{"attention_mask", 1}}};
+  const BatchSpec with_mask = TokenBatch(2, 6, {{"attention_mask", DType::kI64, {2, 6}}});
+  for (const BatchSpec& spec : {with_mask, TokenBatch(2, 6)}) {
+    ExpectRefused(Contiguous({}, extra), spec, {"attention_mask"});
+    ExpectRefused(RoundRobin({}, extra), spec, {"attention_mask"});
+  }
+}
+
+TEST(TokenRows, AScalarAttentionMaskIsDroppedLikeATensor) {
+  BatchSpec spec = TokenBatch(2, 6, {{"padding_mask", DType::kBool, {2, 6}}});
+  spec.scalars = {{"attention_mask", int64_t{7}}, {"note", std::string("kept")}};
+  const std::vector<ScalarEntry> kept = {{"note", std::string("kept")}};
+  EXPECT_EQ(PlanOf(Cut(), spec).scalars, kept);
+  EXPECT_EQ(PlanOf(RoundRobin({}), spec).scalars, kept);
+}
+
+TEST(TokenRows, AStreamThatIsAbsentIsNamedBeforeOneOfAnotherShape) {
+  const BatchSpec spec = Without(With(TokenBatch(2, 6), {"input_ids", DType::kI64, {6}}), "labels");
+  ExpectBothRefuse(spec, {"labels"});
+  const SharedOptions extra{.padding_token_id = 0, .extra_streams = {{"route", 1}}};
+  const BatchSpec short_labels = With(TokenBatch(2, 6), {"labels", DType::kI64, {2, 5}});
+  ExpectRefused(Contiguous({}, extra), short_labels, {"route"});
+  ExpectRefused(RoundRobin({}, extra), short_labels, {"route"});
+}
+
 TEST(TokenRows, AnExtraMayNameThePrimaryThatTheLayoutLeaves) {
   const SharedOptions extra{.extra_streams = {{"input_ids", 1}}};
   const ShardPlan plan =

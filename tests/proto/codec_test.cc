@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "cpshard/v1/service.pb.h"
 
 namespace cpshard {
@@ -145,6 +146,34 @@ TEST_F(CodecTest, AReplyCarriesAStreamThatEveryRankHoldsWholeOnce) {
       EXPECT_EQ(shard.cuts[i].extent, Extent::kAsSent);
     }
   }
+}
+
+TEST_F(CodecTest, AReplyTooLargeByItsEntriesAloneIsRefusedBeforeItIsBuilt) {
+  for (int i = 0; i < 200; ++i) {
+    batch_.tensors.push_back(Bytes(absl::StrCat("stream", i).c_str(), DType::kBool, {1}, 0, pool_));
+  }
+  const ShardPlan plan = *PlanBatch(*options_.MakeSharder(), batch_, 4096);
+  const std::vector<int64_t> ranks = *ResolveRanks({}, 4096);
+  v1::ShardBatchReply reply;
+  const auto executor = MakeCpuExecutor();
+  const absl::Status status = WriteShardBatchReply(plan, batch_, ranks, *executor, pool_, &reply);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ShardBatches"));
+  EXPECT_EQ(reply.shards_size(), 0);
+}
+
+TEST_F(CodecTest, AReplyMayHoldMoreEntriesThanABatch) {
+  v1::ShardBatchReply reply;
+  v1::Shard* shard = reply.add_shards();
+  shard->mutable_layout()->set_cp_size(1);
+  for (int i = 0; i < 300; ++i) {
+    v1::Entry* entry = shard->add_entries();
+    entry->set_name(absl::StrCat("stream", i));
+    entry->set_dtype(v1::DTYPE_U8);
+    entry->add_dims(0);
+    entry->set_extent(v1::EXTENT_AS_SENT);
+  }
+  EXPECT_TRUE(DecodeShardBatchReply(&reply).ok());
 }
 
 TEST_F(CodecTest, AReplyThatLiesIsRefusedByTheClient) {

@@ -61,5 +61,12 @@ TEST(LayoutsJson, RefusesWhatIsNoArrayOfLayouts) {
   }
 }
 
+TEST(LayoutsJson, ADeepNestIsRefusedBeforeAnybodyRecurses) {
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  EXPECT_EQ(LayoutsFromJson(deep).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(LayoutsFromJson("[{\"runs\": " + deep + "}]").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace cpshard
