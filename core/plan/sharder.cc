@@ -86,7 +86,7 @@ absl::Status Sharder::CheckShared(const BatchSpec& spec) const {
 
 absl::StatusOr<ShardPlan> Sharder::Plan(const BatchSpec& spec, const PlanValues& values) const {
   CPSHARD_RETURN_IF_ERROR(CheckShared(spec));
-  return plan_(spec, values);
+  return plan_(spec, options_, values);
 }
 
 }  // namespace cpshard

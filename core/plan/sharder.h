@@ -44,7 +44,8 @@ struct LayoutTraits {
 class Sharder {
  public:
   using NeedsFn = std::function<std::vector<std::string>(const BatchSpec&)>;
-  using PlanFn = std::function<absl::StatusOr<ShardPlan>(const BatchSpec&, const PlanValues&)>;
+  using PlanFn = std::function<absl::StatusOr<ShardPlan>(const BatchSpec&, const SharedOptions&,
+                                                         const PlanValues&)>;
 
   Sharder(LayoutTraits traits, SharedOptions options, PlanFn plan, NeedsFn needs = nullptr);
 

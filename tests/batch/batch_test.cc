@@ -87,7 +87,7 @@ TEST(Batch, FindsTensorsByName) {
 Sharder Reader() {
   return Sharder(
       {.name = "reader"}, {},
-      [](const BatchSpec&, const PlanValues& values) {
+      [](const BatchSpec&, const SharedOptions&, const PlanValues& values) {
         ShardPlan plan;
         for (const auto& [name, ints] : values) {
           plan.notices.push_back({name, std::to_string(ints.values.at(0))});

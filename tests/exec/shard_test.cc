@@ -152,12 +152,13 @@ TEST_F(ShardTest, IdentityOfNothingIsNothing) {
 }
 
 TEST_F(ShardTest, NoticesOfThePlanAreHandedOn) {
-  const Sharder sharder({.name = "noticing"}, {}, [](const BatchSpec& spec, const PlanValues&) {
-    ShardPlan plan;
-    plan.cp_size = spec.cp_size;
-    plan.notices = {{"slow", "a slower mode"}};
-    return absl::StatusOr<ShardPlan>(plan);
-  });
+  const Sharder sharder({.name = "noticing"}, {},
+                        [](const BatchSpec& spec, const SharedOptions&, const PlanValues&) {
+                          ShardPlan plan;
+                          plan.cp_size = spec.cp_size;
+                          plan.notices = {{"slow", "a slower mode"}};
+                          return absl::StatusOr<ShardPlan>(plan);
+                        });
   const absl::StatusOr<ShardResult> result = Shard(sharder, {}, 2);
   ASSERT_TRUE(result.ok());
   EXPECT_THAT(result->notices, ElementsAre(Notice{"slow", "a slower mode"}));

@@ -15,11 +15,12 @@ using ::testing::IsEmpty;
 // A layout that accepts everything that the shared checks let through.
 Sharder Layout(LayoutTraits traits, SharedOptions options = {}) {
   traits.name = "probe";
-  return Sharder(traits, std::move(options), [](const BatchSpec& spec, const PlanValues&) {
-    ShardPlan plan;
-    plan.cp_size = spec.cp_size;
-    return absl::StatusOr<ShardPlan>(plan);
-  });
+  return Sharder(traits, std::move(options),
+                 [](const BatchSpec& spec, const SharedOptions&, const PlanValues&) {
+                   ShardPlan plan;
+                   plan.cp_size = spec.cp_size;
+                   return absl::StatusOr<ShardPlan>(plan);
+                 });
 }
 
 BatchSpec WithScalar(BatchSpec spec, ScalarEntry scalar) {
@@ -36,12 +37,13 @@ TEST(Sharder, NeedsNoValuesUnlessTheLayoutSaysSo) {
 }
 
 TEST(Sharder, HandsTheLayoutTheSpecAndTheValues) {
-  const Sharder sharder({}, {}, [](const BatchSpec& spec, const PlanValues& values) {
-    ShardPlan plan;
-    plan.cp_size = spec.cp_size;
-    plan.notices.push_back({"seen", std::to_string(values.at("seq_lens").values.at(1))});
-    return absl::StatusOr<ShardPlan>(plan);
-  });
+  const Sharder sharder(
+      {}, {}, [](const BatchSpec& spec, const SharedOptions&, const PlanValues& values) {
+        ShardPlan plan;
+        plan.cp_size = spec.cp_size;
+        plan.notices.push_back({"seen", std::to_string(values.at("seq_lens").values.at(1))});
+        return absl::StatusOr<ShardPlan>(plan);
+      });
   const absl::StatusOr<ShardPlan> plan =
       sharder.Plan(TokenBatch(1, 4), {{"seq_lens", {{2}, {30, 40}}}});
   ASSERT_TRUE(plan.ok());
@@ -111,7 +113,8 @@ TEST(Sharder, OnlyTheFormatThdSpeaksOfDocuments) {
 // docs/ARCHITECTURE.md, order of refusals: options before streams that must not be there, before
 // the layout.
 TEST(Sharder, RefusalsComeInTheOrderOfTheArchitecture) {
-  const auto refuse = [](const BatchSpec&, const PlanValues&) -> absl::StatusOr<ShardPlan> {
+  const auto refuse = [](const BatchSpec&, const SharedOptions&,
+                         const PlanValues&) -> absl::StatusOr<ShardPlan> {
     return absl::InvalidArgumentError("the layout's own");
   };
   BatchSpec spec = TokenBatch(1, 4, {{"loss_mask", DType::kBool, {1, 4}}});

@@ -91,8 +91,8 @@ absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOpt
 
 Sharder Contiguous(ContiguousOptions options, SharedOptions shared) {
   LayoutTraits traits{.name = "contiguous", .needs_mesh = true, .extras = true, .extra_pads = true};
-  return Sharder(std::move(traits), shared,
-                 [options, shared](const BatchSpec& spec, const PlanValues&) {
+  return Sharder(std::move(traits), std::move(shared),
+                 [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues&) {
                    return Plan(options, shared, spec);
                  });
 }

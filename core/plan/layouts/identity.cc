@@ -35,8 +35,9 @@ absl::StatusOr<ShardPlan> Plan(const BatchSpec& spec) {
 }  // namespace
 
 Sharder Identity(SharedOptions shared) {
-  return Sharder({.name = "identity"}, std::move(shared),
-                 [](const BatchSpec& spec, const PlanValues&) { return Plan(spec); });
+  return Sharder(
+      {.name = "identity"}, std::move(shared),
+      [](const BatchSpec& spec, const SharedOptions&, const PlanValues&) { return Plan(spec); });
 }
 
 }  // namespace cpshard

@@ -82,8 +82,8 @@ absl::StatusOr<ShardPlan> Plan(const RoundRobinOptions& options, const SharedOpt
 Sharder RoundRobin(RoundRobinOptions options, SharedOptions shared) {
   LayoutTraits traits{
       .name = "round_robin", .needs_mesh = true, .extras = true, .packed_metadata = false};
-  return Sharder(std::move(traits), shared,
-                 [options, shared](const BatchSpec& spec, const PlanValues&) {
+  return Sharder(std::move(traits), std::move(shared),
+                 [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues&) {
                    return Plan(options, shared, spec);
                  });
 }
