@@ -13,6 +13,7 @@
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 #include "proto/json.h"
+#include "proto/strict_json.h"
 
 namespace cpshard {
 namespace {
@@ -40,6 +41,7 @@ std::string StreamsToJson(const RankShard& shard) {
 absl::StatusOr<std::optional<StreamCut>> CutFromJson(const std::string& path,
                                                      const std::string& json,
                                                      const std::string& name) {
+  CPSHARD_RETURN_IF_ERROR(CheckStrictJson(json, absl::StrCat("'", path, "': ", kStreamsKey)));
   const nlohmann::json streams = nlohmann::json::parse(json, nullptr, false);
   if (streams.is_object() && !streams.contains(name)) return std::nullopt;
   const nlohmann::json entry = streams.is_object() ? streams[name] : nlohmann::json();

@@ -119,6 +119,14 @@ for dtype, shape in (("I64", (2, 5)), ("I64", (3, 6)), ("I64", (6,)), ("BOOL", (
     row(f"D5: an attention mask {dtype} {list(shape)}", "'attention_mask'", f"{list(shape)}",
         more={"attention_mask": zeros(dtype, *shape)}, options=CONTIGUOUS)
 
+row("2.5: an attention mask that is a scalar", "'attention_mask'", more={"attention_mask": "7"},
+    options=CONTIGUOUS)
+for options in (CONTIGUOUS, CONTIGUOUS_AUX, ROUND_ROBIN, AUX):
+    for more in ({}, {"attention_mask": zeros("I64", 2, 6)}, {"attention_mask": "text"}):
+        row(f"{options}: an extra attention mask, the batch having {list(more) or 'none'}",
+            "'attention_mask'", "another name", more=more,
+            options=with_extras(options, {"name": "attention_mask"}))
+
 # D9, section 13: what the batch needs.
 for options in (CONTIGUOUS, ROUND_ROBIN, AUX):
     layout = next(iter(options))

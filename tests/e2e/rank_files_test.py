@@ -2,11 +2,12 @@
 another tool wrote or that do not belong together."""
 
 import json
+import threading
 import unittest
 
 import numpy as np
 
-from programs import ProgramTest, cpshard, write_batch
+from programs import STATUS, ProgramTest, cpshard, write_batch
 from restatement import restate
 from safetensors_file import read, tensor, write
 
@@ -34,6 +35,11 @@ class RankFiles(ProgramTest):
         self.succeeds(cpshard("shard", "--cp", cp, "--options", json.dumps(options), "--in",
                               source, "--out", out, *more))
         return out
+
+    def shard_to(self, out):
+        source = write_batch(self.folder / "batch.safetensors", batch_of())
+        return cpshard("shard", "--cp=2", "--options", json.dumps(ROUND_ROBIN), "--in", source,
+                       "--out", out)
 
     def gather(self, shards, name, *more):
         return cpshard("gather", "--layouts", shards / "layouts.json", "--in", shards, "--stream",
@@ -105,6 +111,58 @@ class RankFiles(ProgramTest):
             name = f"rank{rank}.safetensors"
             self.assertEqual((shards / name).read_bytes(), (whole / name).read_bytes())
         self.refused_gather("FAILED_PRECONDITION", shards, "input_ids", "missing: 1, 2")
+
+    def tree(self):
+        return {path: path.is_file() and path.read_bytes() for path in self.folder.rglob("*")}
+
+    def test_of_two_that_write_to_one_folder_at_once_one_does(self):
+        source = write_batch(self.folder / "batch.safetensors", batch_of())
+        names = {f"rank{rank}.safetensors" for rank in range(64)} | {"layouts.json"}
+        for number in range(20):
+            out, results = self.folder / f"new{number}" / "out", []
+
+            def shard():
+                results.append(cpshard("shard", "--cp=64", "--options", json.dumps(ROUND_ROBIN),
+                                       "--in", source, "--out", out))
+
+            writers = [threading.Thread(target=shard) for _ in range(2)]
+            for writer in writers:
+                writer.start()
+            for writer in writers:
+                writer.join()
+            won, lost = sorted(results)
+            self.succeeds(won)
+            self.refused(lost, "FAILED_PRECONDITION", str(out))
+            self.assertEqual({path.name for path in out.iterdir()}, names)
+            self.assertEqual(len(json.loads((out / "layouts.json").read_text())), 64)
+            for rank in range(64):
+                self.assertIn("labels", read(out / f"rank{rank}.safetensors")[0])
+
+    def test_folders_that_are_missing_are_made_and_an_empty_one_is_used(self):
+        names = {"rank0.safetensors", "rank1.safetensors", "layouts.json"}
+        (self.folder / "empty").mkdir()
+        for name in ("empty", "a/b/c", "d/"):
+            self.succeeds(self.shard_to(f"{self.folder}/{name}"))
+            self.assertEqual({path.name for path in (self.folder / name).iterdir()}, names)
+
+    def test_a_shard_that_fails_leaves_nothing(self):
+        (self.folder / "file").write_text("precious")
+        (self.folder / "full").mkdir()
+        (self.folder / "full" / "precious").write_text("precious")
+        (self.folder / "hidden" / ".partial").mkdir(parents=True)
+        write_batch(self.folder / "batch.safetensors", batch_of())
+        before = self.tree()
+        for name in ("file", "file/out", "file/a/b", "full", "full/precious/out", "hidden"):
+            with self.subTest(name):
+                self.refused(self.shard_to(self.folder / name), "FAILED_PRECONDITION",
+                             str(self.folder / name))
+                self.assertEqual(self.tree(), before)
+        # A name that no folder can have, below folders that would be made for it.
+        with self.subTest("a name too long"):
+            result = self.shard_to(self.folder / "a" / "b" / ("x" * 256))
+            self.assertIn(result.status, STATUS.values(), result)
+            self.assertNotEqual(result.status, 0)
+            self.assertEqual(self.tree(), before)
 
     def test_a_gather_reads_what_another_tool_wrote(self):
         folder, want = self.as_another_tool(batch_of(), OPTIONS, 4)

@@ -182,6 +182,19 @@ class RoundTrip(ProgramTest):
             for layout in ("contiguous", "round_robin"):
                 self.check(attended(2, 6, dtype), {layout: {}, "padding_token_id": 0}, 2)
 
+    def test_an_attention_mask_that_is_a_scalar_is_in_no_shard(self):
+        mask = {"padding_mask": random_tensor("BOOL", 2, 6)}
+        for more, options in (({}, {"round_robin": {}}),
+                              ({}, {"round_robin": {"keep_primary_full": True}}),
+                              (mask, {"contiguous": {}, "padding_token_id": 0})):
+            batch = basic(2, 6) | more | {"step": 7, "attention_mask": "text"}
+            write_batch(self.folder / "batch.safetensors", batch)
+            self.number += 1
+            del batch["attention_mask"]
+            for door, where in enumerate(([], ["--server", self.addresses[0]])):
+                shards = self.shard(batch, options, 2, f"scalar{self.number}-{door}", *where)
+                self.check_shards(shards, batch, restate(batch, options, 2))
+
     def test_a_loss_mask_stands_in_for_labels_on_contiguous(self):
         batch = with_masks(2, 10)
         del batch["labels"]

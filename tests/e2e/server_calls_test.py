@@ -125,6 +125,18 @@ class ServerCalls(ProgramTest):
         self.assertEqual(plan, json.loads(self.succeeds(
             cpshard(*command, "--server", server.address)).out))
 
+    def test_a_length_alone_needs_no_padding_token(self):
+        server, _, _ = self.serve()
+        command = ["plan", "--cp=4", "--options", '{"contiguous":{}}', "--len=8190", "--json"]
+        plan = json.loads(self.succeeds(cpshard(*command)).out)
+        for rank, layout in enumerate(plan["layouts"]):
+            self.assertEqual((layout["original_seq_len"], layout["padded_seq_len"]),
+                             ("8190", "8192"))
+            self.assertEqual(layout["runs"], [{"source": str(2048 * rank), "length": "2048"}])
+        self.assertEqual(len(plan["layouts"]), 4)
+        self.assertEqual(plan, json.loads(self.succeeds(
+            cpshard(*command, "--server", server.address)).out))
+
     def test_the_ranks_asked_for_come_in_the_order_asked_for(self):
         _, _, stub = self.serve()
         reply = stub.ShardBatch(request_of(GOOD, OPTIONS, 4, [3, 1]), timeout=10)

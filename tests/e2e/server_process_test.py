@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import threading
 import time
 import unittest
 
@@ -171,6 +172,43 @@ class ServerProcess(ProgramTest):
             self.assertEqual(server.process.wait(10), 0, server.log_text())
             self.assertLess(time.monotonic() - begin, 2 * STOP_LIMIT)
             channel.close()
+
+    def hammer(self, address, stop, failures):
+        """Calls in a loop until `stop`; `failures` receives the codes of those that fail."""
+        channel, stub = connect(address)
+        with channel:
+            while not stop.is_set():
+                try:
+                    stub.ShardBatch(request_of(GOOD, OPTIONS, 4), timeout=20)
+                except grpc.RpcError as error:
+                    failures.append(error.code())
+                    time.sleep(0.02)
+
+    def test_clients_that_never_rest_cannot_keep_it_from_stopping(self):
+        for listen in (self.unix, "127.0.0.1:0"):
+            server = self.start(f"--listen={listen}")
+            stop, failures = threading.Event(), []
+            clients = [threading.Thread(target=self.hammer, args=(server.address, stop, failures))
+                       for _ in range(8)]
+            for client in clients:
+                client.start()
+            try:
+                time.sleep(0.3)
+                self.assertEqual(failures, [])
+                begin = time.monotonic()
+                server.signal(signal.SIGTERM)
+                self.assertEqual(server.process.wait(20), 0, server.log_text())
+                self.assertLess(time.monotonic() - begin, 3 * SLACK)
+                time.sleep(1)
+            finally:
+                stop.set()
+                for client in clients:
+                    client.join()
+            self.assertGreater(len(failures), 80)
+            unavailable = failures.count(grpc.StatusCode.UNAVAILABLE)
+            cancelled = failures.count(grpc.StatusCode.CANCELLED)
+            self.assertEqual(unavailable + cancelled, len(failures), set(failures))
+            self.assertLessEqual(20 * cancelled, len(failures))
 
 
 if __name__ == "__main__":
