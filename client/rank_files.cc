@@ -144,6 +144,9 @@ absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>
   std::vector<std::string> names;
   if (status.ok()) {
     claimed = fs::create_directory(partial, error);
+    if (error) status = absl::ErrnoToStatus(error.value(), absl::StrCat("'", dir, "'"));
+  }
+  if (status.ok()) {
     const auto entries = std::distance(fs::directory_iterator(dir, error), {});
     status = claimed && entries == 1 ? WriteAll(partial, shards, names) : NotEmpty(dir);
   }
