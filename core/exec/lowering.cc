@@ -1,0 +1,160 @@
+#include "core/exec/lowering.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/exec/moves.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard {
+namespace {
+
+// Whether all outer indices of the stream are placed alike.
+bool RowsAlike(const StreamPlan& stream, const LayoutPlan& layout) {
+  return stream.batch_axis < 0 || layout.placement.size() == 1;
+}
+
+}  // namespace
+
+absl::Status Lowering::Add(const StreamPlan& stream, absl::Span<std::byte* const> dests) {
+  if (std::all_of(dests.begin(), dests.end(), [](std::byte* dest) { return dest == nullptr; })) {
+    return absl::OkStatus();
+  }
+  CutTask task;
+  task.dtype = stream.dtype;
+  task.fill = stream.fill.value;
+  if (stream.extent == Extent::kAsSent) return AddAsSent(stream, dests, std::move(task));
+
+  const absl::Span<const int64_t> dims(stream.dims);
+  task.outer = Product(dims.subspan(0, stream.axis));
+  task.column_bytes = Product(dims.subspan(stream.axis + 1)) * ItemSize(stream.dtype);
+  if (stream.batch_axis >= 0) {
+    task.row_divisor =
+        Product(dims.subspan(stream.batch_axis + 1, stream.axis - stream.batch_axis - 1));
+  }
+  CPSHARD_RETURN_IF_ERROR(AddSource(stream, task));
+  const Generated* generated = std::get_if<Generated>(&stream.value.from);
+  task.moves = generated != nullptr ? MovesOfGenerated(stream, *generated) : MovesOfView(stream);
+  if (stream.extent == Extent::kPadded) {  // the same bytes for everybody who wants them
+    for (std::byte* dest : dests) {
+      if (dest != nullptr) AddCut(stream, {&dest, 1}, task);
+    }
+  } else {
+    AddCut(stream, dests, std::move(task));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Tensor*> Lowering::Find(const ViewOf& view) const {
+  const Tensor* tensor = batch_.FindTensor(view.source);
+  if (tensor != nullptr) return tensor;
+  return absl::InternalError(
+      absl::StrCat("the plan reads stream '", view.source, "', which the batch does not have"));
+}
+
+void Lowering::AddCut(const StreamPlan& stream, absl::Span<std::byte* const> dests, CutTask task) {
+  for (size_t k = 0; k < dests.size(); ++k) {
+    const TensorSpec output = OutputSpec(plan_, stream, ranks_[k]);
+    task.dests.push_back(dests[k]);
+    task.dest_strides.push_back(output.dims[stream.axis] * task.column_bytes);
+  }
+  tasks_.push_back(std::move(task));
+}
+
+// The whole tensor is one column of one row.
+absl::Status Lowering::AddAsSent(const StreamPlan& stream, absl::Span<std::byte* const> dests,
+                                 CutTask task) {
+  CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(std::get<ViewOf>(stream.value.from)));
+  Moves moves;
+  for (std::byte* dest : dests) {
+    if (dest == nullptr) continue;
+    Move move;
+    move.dest = static_cast<int32_t>(task.dests.size());
+    move.length = 1;
+    moves.push_back(move);
+    task.dests.push_back(dest);
+    task.dest_strides.push_back(0);
+  }
+  task.source = tensor->buffer.data();
+  task.outer = 1;
+  task.column_bytes = static_cast<int64_t>(tensor->buffer.size());
+  task.moves = std::make_shared<const std::vector<Moves>>(1, std::move(moves));
+  tasks_.push_back(std::move(task));
+  return absl::OkStatus();
+}
+
+// Points the task at the source columns; derives them first where the expression computes.
+absl::Status Lowering::AddSource(const StreamPlan& stream, CutTask& task) {
+  const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
+  if (view == nullptr) return absl::OkStatus();  // generated: no source
+  CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(*view));
+  const bool one_row = view->how == ViewOf::How::kBroadcastRow;
+  task.source = tensor->buffer.data();
+  task.source_stride = one_row ? 0 : stream.dims[stream.axis] * task.column_bytes;
+  const bool computes = stream.value.op != Op::kNone || stream.dtype != tensor->spec.dtype ||
+                        view->how == ViewOf::How::kHeadZeroDiagonal;
+  return computes ? AddDerive(stream, *view, *tensor, task) : absl::OkStatus();
+}
+
+absl::Status Lowering::AddDerive(const StreamPlan& stream, const ViewOf& view, const Tensor& tensor,
+                                 CutTask& task) {
+  const bool one_row = view.how == ViewOf::How::kBroadcastRow;
+  DeriveTask derive;
+  derive.source = tensor.buffer.data();
+  derive.source_dtype = tensor.spec.dtype;
+  derive.dest_dtype = stream.dtype;
+  derive.count = one_row ? NumElements(tensor.spec) : Product(stream.dims);
+  derive.cast = stream.value.cast;
+  derive.op = stream.value.op;
+  derive.operand = stream.value.operand;
+  if (view.how == ViewOf::How::kHeadZeroDiagonal) {
+    const std::vector<int64_t>& dims = tensor.spec.dims;
+    derive.is_diagonal = true;
+    derive.diagonal = {dims[1], dims[2], dims[3]};
+  }
+  CPSHARD_ASSIGN_OR_RETURN(Buffer buffer, pool_.Allocate(derive.count * ItemSize(stream.dtype)));
+  derive.dest = buffer.data();
+  task.source = buffer.data();
+  derived_.push_back(std::move(buffer));
+  tasks_.push_back(std::move(derive));
+  return absl::OkStatus();
+}
+
+std::vector<IndexMap> Lowering::Partition(Extent extent) const {
+  const LayoutPlan& layout = plan_.chunks.front();
+  if (extent == Extent::kPadded) return {IndexMap::Identity(layout.padded_len)};
+  std::vector<IndexMap> partition;
+  for (int64_t rank : ranks_) partition.push_back(layout.partition[rank]);
+  return partition;
+}
+
+Lowering::RowMoves Lowering::MovesOfView(const StreamPlan& stream) {
+  const LayoutPlan& layout = plan_.chunks.front();
+  const bool alike = RowsAlike(stream, layout);
+  RowMoves& known = viewed_[{stream.extent, stream.fill.kind, alike}];
+  if (known != nullptr) return known;
+  const std::vector<IndexMap> partition = Partition(stream.extent);
+  auto moves = std::make_shared<std::vector<Moves>>();
+  for (size_t row = 0; row < (alike ? 1 : layout.placement.size()); ++row) {
+    moves->push_back(CutMoves(layout.placement[row], partition, stream.fill.kind));
+  }
+  return known = std::move(moves);
+}
+
+Lowering::RowMoves Lowering::MovesOfGenerated(const StreamPlan& stream,
+                                              const Generated& generated) const {
+  const LayoutPlan& layout = plan_.chunks.front();
+  const size_t placements = RowsAlike(stream, layout) ? 1 : layout.placement.size();
+  const size_t segment_rows = generated.rows.size();
+  const std::vector<IndexMap> partition = Partition(stream.extent);
+  auto moves = std::make_shared<std::vector<Moves>>();
+  for (size_t row = 0; row < std::max(placements, segment_rows); ++row) {
+    moves->push_back(GeneratedMoves(generated.rows[segment_rows == 1 ? 0 : row],
+                                    generated.over_padded_columns,
+                                    layout.placement[placements == 1 ? 0 : row], partition));
+  }
+  return moves;
+}
+
+}  // namespace cpshard
