@@ -19,7 +19,8 @@ if(CPSHARD_SANITIZE)
 endif()
 
 function(cpshard_defaults target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
 endfunction()
 

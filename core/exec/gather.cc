@@ -199,8 +199,11 @@ absl::StatusOr<Tensor> Trimmed(const std::vector<Tensor>& parts, const Partition
     CPSHARD_ASSIGN_OR_RETURN(Tensor full,
                              Scatter(parts, partition, axis, partition.columns, executor, pool));
     const absl::Span<const int64_t> dims(full.spec.dims);
-    if (rows.size() != 2 || rows[0] * rows[1] != dims[axis] ||
-        Product(dims.subspan(0, axis)) != 1) {
+    // It comes from the layout, thus from a peer or a file: it may be anything.
+    int64_t product = -1;
+    const bool fits = rows.size() == 2 && rows[0] >= 0 && rows[1] >= 0 &&
+                      !__builtin_mul_overflow(rows[0], rows[1], &product) && product == dims[axis];
+    if (!fits || Product(dims.subspan(0, axis)) != 1) {
       return absl::FailedPreconditionError(
           absl::StrCat(Describe(full.spec), " cannot take the row shape ", DimsString(rows)));
     }
