@@ -44,9 +44,18 @@ absl::StatusOr<TokenRows> RowsOf(const TensorSpec& primary) {
   return TokenRows{&primary, primary.dims[0], primary.dims[1]};
 }
 
-bool IsRowStream(absl::string_view name) {
-  return name == "labels" || name == "position_ids" || name == "loss_mask" ||
-         name == "padding_mask";
+std::vector<ExtraStream> OwnExtras(const SharedOptions& shared,
+                                   absl::Span<const absl::string_view> cut_primaries) {
+  constexpr absl::string_view kRowStreams[] = {"labels", "position_ids", "loss_mask",
+                                               "padding_mask"};
+  const auto holds = [](absl::Span<const absl::string_view> names, absl::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::vector<ExtraStream> own;
+  for (const ExtraStream& extra : shared.extra_streams) {
+    if (!holds(kRowStreams, extra.name) && !holds(cut_primaries, extra.name)) own.push_back(extra);
+  }
+  return own;
 }
 
 absl::Status RequireExtras(const BatchSpec& spec, const std::vector<ExtraStream>& extras) {

@@ -26,9 +26,11 @@ absl::StatusOr<const TensorSpec*> FindPrimary(const BatchSpec& spec);
 // Its rows. InvalidArgument: fewer than two axes.
 absl::StatusOr<TokenRows> RowsOf(const TensorSpec& primary);
 
-// Whether a row layout cuts the stream by itself, primary apart; an extra stream of that name has
-// no effect (C21).
-bool IsRowStream(absl::string_view name);
+// The extra streams that the layout does not handle anyway: naming one of those has no effect
+// (C21). `cut_primaries`: the names that the layout takes for its primary, none when it leaves that
+// whole.
+std::vector<ExtraStream> OwnExtras(const SharedOptions& shared,
+                                   absl::Span<const absl::string_view> cut_primaries);
 
 // InvalidArgument: an extra stream that is declared but absent - or attention_mask, which the row
 // layouts take out of the batch before they look at extra streams.

@@ -14,17 +14,8 @@ namespace {
 
 constexpr int64_t kIgnoreLabel = -100;
 
-// The extra streams that the layout does not handle anyway. Both names of a primary that is cut are
-// its own, whichever was sent (C21).
-std::vector<ExtraStream> OwnExtras(const SharedOptions& shared, Primary primary) {
-  std::vector<ExtraStream> own;
-  for (const ExtraStream& extra : shared.extra_streams) {
-    const bool is_primary = extra.name == "input_ids" || extra.name == "inputs_embeds";
-    if (IsRowStream(extra.name) || (is_primary && primary == Primary::kCut)) continue;
-    own.push_back(extra);
-  }
-  return own;
-}
+// Both names are the layout's own, whichever was sent (contract 4.2 step 6).
+constexpr absl::string_view kPrimaries[] = {"input_ids", "inputs_embeds"};
 
 absl::StatusOr<int64_t> PaddedLen(int64_t length, int64_t cp_size, int64_t multiple) {
   CPSHARD_ASSIGN_OR_RETURN(
@@ -49,7 +40,10 @@ absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOpt
     return absl::InvalidArgumentError(
         "the batch has neither 'labels' nor a 'loss_mask' that could stand in for them");
   }
-  const std::vector<ExtraStream> extras = OwnExtras(shared, options.primary);
+  const bool cut_primary = options.primary == Primary::kCut;
+  const std::vector<ExtraStream> extras =
+      OwnExtras(shared, cut_primary ? absl::MakeConstSpan(kPrimaries)
+                                    : absl::Span<const absl::string_view>());
   CPSHARD_RETURN_IF_ERROR(RequireExtras(spec, extras));
   CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, RowsOf(*primary));
   const int64_t cp_size = *spec.cp_size;
@@ -57,7 +51,6 @@ absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOpt
   CPSHARD_ASSIGN_OR_RETURN(const int64_t padded, PaddedLen(rows.length, cp_size, multiple));
 
   RowStreams streams(spec, rows, padded);
-  const bool cut_primary = options.primary == Primary::kCut;
   const bool is_ids = rows.primary->name == "input_ids";
   if (cut_primary) {
     const int64_t pad_id = is_ids ? shared.padding_token_id.value_or(0) : 0;

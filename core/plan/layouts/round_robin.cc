@@ -21,18 +21,6 @@ Number FillOf(const BatchSpec& spec, absl::string_view name) {
   return int64_t{0};
 }
 
-// The extra streams that the layout does not handle anyway (C21).
-std::vector<ExtraStream> OwnExtras(const SharedOptions& shared, const TensorSpec& sent,
-                                   Primary primary) {
-  std::vector<ExtraStream> own;
-  for (const ExtraStream& extra : shared.extra_streams) {
-    const bool is_primary = extra.name == sent.name;
-    if (IsRowStream(extra.name) || (is_primary && primary == Primary::kCut)) continue;
-    own.push_back(extra);
-  }
-  return own;
-}
-
 absl::Status CutStreams(const RoundRobinOptions& options, const std::vector<ExtraStream>& extras,
                         const BatchSpec& spec, const TokenRows& rows, RowStreams& streams) {
   streams.Drop("attention_mask");
@@ -56,7 +44,10 @@ absl::StatusOr<ShardPlan> Plan(const RoundRobinOptions& options, const SharedOpt
     return absl::InvalidArgumentError(
         "the batch has no 'labels', which round_robin needs; a loss_mask does not stand in here");
   }
-  const std::vector<ExtraStream> extras = OwnExtras(shared, *primary, options.primary);
+  const absl::string_view own_name = primary->name;
+  const std::vector<ExtraStream> extras =
+      OwnExtras(shared, options.primary == Primary::kCut ? absl::MakeConstSpan(&own_name, 1)
+                                                         : absl::Span<const absl::string_view>());
   CPSHARD_RETURN_IF_ERROR(RequireExtras(spec, extras));
   CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, RowsOf(*primary));
   const int64_t cp_size = *spec.cp_size;
