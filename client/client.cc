@@ -6,28 +6,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "client/channel.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.grpc.pb.h"
 #include "proto/codec.h"
 #include "proto/status.h"
 
 namespace cpshard {
-namespace {
-
-grpc::ChannelArguments ChannelArguments() {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
-  return arguments;
-}
-
-}  // namespace
-
 class Client::Impl {
  public:
   Impl(const std::string& address, ClientOptions options)

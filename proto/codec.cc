@@ -1,6 +1,5 @@
 #include "proto/codec.h"
 
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -9,6 +8,8 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.pb.h"
 #include "proto/entry_codec.h"
+#include "proto/head_codec.h"
+#include "proto/shard_codec.h"
 
 namespace cpshard {
 namespace {
@@ -22,24 +23,10 @@ absl::Status TooLarge(absl::string_view what, int64_t bytes) {
                    " of a unary call; send large batches through ShardBatches"));
 }
 
-std::optional<int64_t> ToCpSize(bool present, uint32_t value) {
-  return present ? std::optional<int64_t>(value) : std::nullopt;
-}
-
 // The window does not own the body: it is the message's, which outlives the request.
 Buffer BodyOf(const std::string& body) {
   auto* data = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(body.data()));
   return Buffer(nullptr, data, body.size());
-}
-
-// What a server may send: its limits are its own, and it may emit streams beside the caller's. Only
-// sizes that cannot be are refused.
-Limits ReplyLimits() {
-  return {.max_tensors = 1 << 20,
-          .max_dims = 1 << 10,
-          .max_name_bytes = kMaxMessageBytes,
-          .max_ranks = std::numeric_limits<uint32_t>::max(),
-          .max_batch_bytes = int64_t{1} << 40};
 }
 
 template <typename Message>
@@ -48,55 +35,12 @@ absl::StatusOr<Request> DecodeRequest(const Message& message, const Limits& limi
   if (static_cast<int64_t>(message.ByteSizeLong()) > kMaxUnaryBytes) {
     return TooLarge("request", message.ByteSizeLong());
   }
-  Request request{Options(message.options())};
-  request.cp_size = ToCpSize(message.has_cp_size(), message.cp_size());
-  CPSHARD_ASSIGN_OR_RETURN(request.spec, DecodeSpecs(message.entries()));
-  request.spec.cp_size = request.cp_size;
-  CPSHARD_RETURN_IF_ERROR(ValidateSpec(request.spec, limits));
-  const std::vector<int64_t> asked(message.ranks().begin(), message.ranks().end());
-  CPSHARD_ASSIGN_OR_RETURN(request.ranks, ResolveRanks(asked, request.spec.num_ranks()));
+  Request request;
+  CPSHARD_RETURN_IF_ERROR(DecodeHead(message, limits, &request));
   CPSHARD_ASSIGN_OR_RETURN(request.batch,
                            DecodeTensors(message.entries(), request.spec, BodyOf(message.body()),
                                          Sharing::kNone, specs_alone));
   return request;
-}
-
-// The wire has 32 bits for it; what does not fit is refused here, not cut off.
-absl::StatusOr<uint32_t> ToWire(absl::string_view what, int64_t value) {
-  if (value >= 0 && value <= int64_t{std::numeric_limits<uint32_t>::max()}) {
-    return static_cast<uint32_t>(value);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(what, " ", value, " is out of range"));
-}
-
-template <typename Message>
-absl::Status EncodeHead(const Options& options, std::optional<int64_t> cp_size,
-                        absl::Span<const int64_t> ranks, Message* message) {
-  *message->mutable_options() = options.message();
-  if (cp_size) {
-    CPSHARD_ASSIGN_OR_RETURN(const uint32_t size, ToWire("cp_size", *cp_size));
-    message->set_cp_size(size);
-  }
-  for (int64_t rank : ranks) {
-    CPSHARD_ASSIGN_OR_RETURN(const uint32_t value, ToWire("rank", rank));
-    message->add_ranks(value);
-  }
-  return absl::OkStatus();
-}
-
-void EncodeNotices(const std::vector<Notice>& notices,
-                   google::protobuf::RepeatedPtrField<v1::Notice>* messages) {
-  for (const Notice& notice : notices) {
-    v1::Notice* message = messages->Add();
-    message->set_code(notice.code);
-    message->set_text(notice.text);
-  }
-}
-
-std::vector<Notice> DecodeNotices(const google::protobuf::RepeatedPtrField<v1::Notice>& messages) {
-  std::vector<Notice> notices;
-  for (const v1::Notice& message : messages) notices.push_back({message.code(), message.text()});
-  return notices;
 }
 
 // Calls fn(stream index, rank index, spec, offset, own bytes) for every output in the order of the
@@ -112,7 +56,7 @@ int64_t ForOutputs(const ShardPlan& plan, absl::Span<const int64_t> ranks, Fn fn
       const bool own_bytes = stream.extent == Extent::kLocal || k == 0;
       if (own_bytes) {
         offset = end;
-        end = AlignBody(end + NumBytes(spec));
+        end = AlignUp(end + NumBytes(spec));
       }
       fn(s, k, spec, offset, own_bytes);
     }
@@ -162,7 +106,7 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
     EncodeSpec(tensor.spec, entry);
     entry->set_offset(end);
     entry->set_nbytes(tensor.buffer.size());
-    end = AlignBody(end + static_cast<int64_t>(tensor.buffer.size()));
+    end = AlignUp(end + static_cast<int64_t>(tensor.buffer.size()));
   }
   for (const ScalarEntry& scalar : batch.scalars) EncodeScalar(scalar, message->add_entries());
   const int64_t total = static_cast<int64_t>(message->ByteSizeLong()) + end + kBodyHeader;
@@ -171,7 +115,7 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
   body->reserve(end);
   for (const Tensor& tensor : batch.tensors) {
     body->append(reinterpret_cast<const char*>(tensor.buffer.data()), tensor.buffer.size());
-    body->resize(AlignBody(static_cast<int64_t>(body->size())));
+    body->resize(AlignUp(static_cast<int64_t>(body->size())));
   }
   return absl::OkStatus();
 }
@@ -200,10 +144,7 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
       plan, ranks, [&](size_t s, size_t k, const TensorSpec& spec, int64_t offset, bool own_bytes) {
         offsets.push_back(own_bytes && NumBytes(spec) > 0 ? offset : -1);
         v1::Entry* entry = message->mutable_shards(k)->add_entries();
-        EncodeSpec(spec, entry);
-        EncodeCut({plan.streams[s].extent, plan.streams[s].axis}, entry);
-        entry->set_offset(offset);
-        entry->set_nbytes(NumBytes(spec));
+        EncodeOutput(spec, plan.streams[s], offset, entry);
       });
   for (size_t k = 0; k < ranks.size(); ++k) {
     for (const ScalarEntry& scalar : plan.scalars) {
@@ -229,17 +170,7 @@ absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message) 
   ShardResult result;
   result.notices = DecodeNotices(message->notices());
   for (const v1::Shard& shard : message->shards()) {
-    RankShard rank;
-    CPSHARD_ASSIGN_OR_RETURN(rank.layout, DecodeLayout(shard.layout()));
-    CPSHARD_ASSIGN_OR_RETURN(const BatchSpec spec, DecodeSpecs(shard.entries()));
-    CPSHARD_RETURN_IF_ERROR(ValidateSpec(spec, ReplyLimits()));
-    CPSHARD_ASSIGN_OR_RETURN(rank.batch, DecodeTensors(shard.entries(), spec, body,
-                                                       Sharing::kAllowed, /*specs_alone=*/false));
-    for (const v1::Entry& entry : shard.entries()) {
-      if (entry.has_scalar()) continue;
-      CPSHARD_ASSIGN_OR_RETURN(const StreamCut cut, DecodeCut(entry));
-      rank.cuts.push_back(cut);
-    }
+    CPSHARD_ASSIGN_OR_RETURN(RankShard rank, DecodeShard(shard, body));
     result.shards.push_back(std::move(rank));
   }
   return result;
@@ -286,37 +217,6 @@ absl::StatusOr<PlanSummary> DecodePlanLayoutReply(const v1::PlanLayoutReply& mes
   summary.shard_bytes = message.shard_bytes();
   summary.notices = DecodeNotices(message.notices());
   return summary;
-}
-
-void EncodeServerInfo(const ServerInfo& info, v1::GetServerInfoReply* message) {
-  message->set_version(info.version);
-  message->set_instance_id(info.instance_id);
-  v1::Limits* limits = message->mutable_limits();
-  limits->set_max_unary_bytes(kMaxUnaryBytes);
-  limits->set_max_message_bytes(kMaxMessageBytes);
-  limits->set_max_batch_bytes(info.limits.max_batch_bytes);
-  limits->set_max_tensors(info.limits.max_tensors);
-  limits->set_max_dims(info.limits.max_dims);
-  limits->set_max_name_bytes(info.limits.max_name_bytes);
-  limits->set_max_ranks(info.limits.max_ranks);
-  for (const std::string& layout : info.layouts) message->add_layouts(layout);
-  for (const std::string& capability : info.capabilities) message->add_capabilities(capability);
-  message->set_executor(info.executor);
-}
-
-ServerInfo DecodeServerInfo(const v1::GetServerInfoReply& message) {
-  ServerInfo info;
-  info.version = message.version();
-  info.instance_id = message.instance_id();
-  info.limits.max_batch_bytes = message.limits().max_batch_bytes();
-  info.limits.max_tensors = message.limits().max_tensors();
-  info.limits.max_dims = message.limits().max_dims();
-  info.limits.max_name_bytes = message.limits().max_name_bytes();
-  info.limits.max_ranks = message.limits().max_ranks();
-  info.layouts.assign(message.layouts().begin(), message.layouts().end());
-  info.capabilities.assign(message.capabilities().begin(), message.capabilities().end());
-  info.executor = message.executor();
-  return info;
 }
 
 }  // namespace cpshard

@@ -30,6 +30,12 @@ absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
   if (message.has_shutdown_seconds()) layer.shutdown_seconds = message.shutdown_seconds();
   if (message.has_pool_bytes()) layer.pool_bytes = message.pool_bytes();
   if (message.has_socket_mode()) layer.socket_mode = message.socket_mode();
+  if (message.has_stall_seconds()) layer.stall_seconds = message.stall_seconds();
+  if (message.has_max_inflight_bytes()) layer.max_inflight_bytes = message.max_inflight_bytes();
+  if (message.has_max_inflight_batches()) {
+    layer.max_inflight_batches = message.max_inflight_batches();
+  }
+  if (message.has_max_connections()) layer.max_connections = message.max_connections();
   const config::Limits& limits = message.limits();
   if (limits.has_max_batch_bytes()) layer.max_batch_bytes = limits.max_batch_bytes();
   if (limits.has_max_tensors()) layer.max_tensors = limits.max_tensors();

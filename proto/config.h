@@ -19,6 +19,10 @@ struct ConfigLayer {
   std::optional<int64_t> shutdown_seconds;
   std::optional<int64_t> pool_bytes;
   std::optional<int64_t> socket_mode;
+  std::optional<int64_t> stall_seconds;
+  std::optional<int64_t> max_inflight_bytes;
+  std::optional<int64_t> max_inflight_batches;
+  std::optional<int64_t> max_connections;
   std::optional<int64_t> max_batch_bytes;
   std::optional<int64_t> max_tensors;
   std::optional<int64_t> max_ranks;

@@ -97,7 +97,7 @@ absl::Status CheckPlace(const v1::Entry& entry, const TensorSpec& spec, uint64_t
   if (entry.offset() > body_size || bytes > body_size - entry.offset()) {
     return absl::InvalidArgumentError(absl::StrCat("stream '", spec.name, "' lies at bytes ",
                                                    entry.offset(), " ... +", bytes,
-                                                   ", beyond the body of ", body_size));
+                                                   ", beyond the end at ", body_size));
   }
   return absl::OkStatus();
 }
@@ -183,22 +183,38 @@ absl::StatusOr<BatchSpec> DecodeSpecs(const Entries& entries) {
   return spec;
 }
 
-absl::StatusOr<Batch> DecodeTensors(const Entries& entries, const BatchSpec& spec,
-                                    const Buffer& body, Sharing sharing, bool specs_alone) {
-  Batch batch;
-  batch.scalars = spec.scalars;
+absl::StatusOr<std::vector<TensorPlace>> CheckPlaces(const Entries& entries, const BatchSpec& spec,
+                                                     uint64_t body_size, Sharing sharing,
+                                                     bool specs_alone) {
+  std::vector<TensorPlace> places;
   std::vector<Range> ranges;
   size_t next = 0;  // specs are in the order of the entries that are tensors
   for (const v1::Entry& entry : entries) {
     if (entry.has_scalar()) continue;
     const TensorSpec& tensor = spec.tensors[next++];
-    if (specs_alone && entry.nbytes() == 0 && NumBytes(tensor) != 0) continue;
-    CPSHARD_RETURN_IF_ERROR(CheckPlace(entry, tensor, body.size()));
-    const uint64_t bytes = entry.nbytes();
-    if (bytes > 0) ranges.push_back({entry.offset(), entry.offset() + bytes, &tensor.name});
-    batch.tensors.push_back({tensor, bytes > 0 ? body.Slice(entry.offset(), bytes) : Buffer()});
+    places.emplace_back();
+    if (specs_alone && entry.nbytes() == 0) continue;
+    CPSHARD_RETURN_IF_ERROR(CheckPlace(entry, tensor, body_size));
+    if (entry.nbytes() == 0) continue;
+    places.back() = {static_cast<int64_t>(entry.offset()), static_cast<int64_t>(entry.nbytes())};
+    ranges.push_back({entry.offset(), entry.offset() + entry.nbytes(), &tensor.name});
   }
   if (sharing == Sharing::kNone) CPSHARD_RETURN_IF_ERROR(CheckOverlap(std::move(ranges)));
+  return places;
+}
+
+absl::StatusOr<Batch> DecodeTensors(const Entries& entries, const BatchSpec& spec,
+                                    const Buffer& body, Sharing sharing, bool specs_alone) {
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<TensorPlace> places,
+                           CheckPlaces(entries, spec, body.size(), sharing, specs_alone));
+  Batch batch;
+  batch.scalars = spec.scalars;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const TensorSpec& tensor = spec.tensors[i];
+    const auto [offset, nbytes] = places[i];
+    if (nbytes == 0 && NumBytes(tensor) != 0) continue;
+    batch.tensors.push_back({tensor, nbytes > 0 ? body.Slice(offset, nbytes) : Buffer()});
+  }
   return batch;
 }
 

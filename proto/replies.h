@@ -16,13 +16,28 @@ inline constexpr int64_t kMaxUnaryBytes = int64_t{4} << 20;
 // Bytes of any gRPC message that this project sends or takes.
 inline constexpr int64_t kMaxMessageBytes = int64_t{8} << 20;
 
+// Of one ShardBatches stream; docs/WIRE.md says how a batch counts.
+struct StreamLimits {
+  int64_t max_inflight_bytes = int64_t{256} << 20;
+  int64_t max_inflight_batches = 64;
+};
+
+// As the message Counters says.
+struct Counters {
+  int64_t buffers_out = 0, bytes_out = 0, connections = 0, streams = 0, batches = 0;
+  int64_t batches_sharded = 0, batches_refused = 0, streams_stalled = 0, connections_refused = 0;
+};
+
 struct ServerInfo {
   std::string version;
   std::string instance_id;
   Limits limits;
+  StreamLimits stream_limits;
+  int64_t max_chunk_bytes = 0;  // of the body of a frame
   std::vector<std::string> layouts;
   std::vector<std::string> capabilities;
   std::string executor;
+  Counters counters;
 };
 
 struct StreamSummary {

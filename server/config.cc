@@ -33,6 +33,11 @@ void Apply(const ConfigLayer& layer, ServerOptions& options) {
   if (layer.shutdown_seconds) options.shutdown_grace = absl::Seconds(*layer.shutdown_seconds);
   if (layer.pool_bytes) options.pool_bytes = *layer.pool_bytes;
   if (layer.socket_mode) options.socket_mode = *layer.socket_mode;
+  if (layer.stall_seconds) options.stall = absl::Seconds(*layer.stall_seconds);
+  if (layer.max_connections) options.max_connections = *layer.max_connections;
+  StreamLimits& stream = options.stream_limits;
+  if (layer.max_inflight_bytes) stream.max_inflight_bytes = *layer.max_inflight_bytes;
+  if (layer.max_inflight_batches) stream.max_inflight_batches = *layer.max_inflight_batches;
   if (layer.max_batch_bytes) options.limits.max_batch_bytes = *layer.max_batch_bytes;
   if (layer.max_tensors) options.limits.max_tensors = *layer.max_tensors;
   if (layer.max_ranks) options.limits.max_ranks = *layer.max_ranks;
@@ -58,6 +63,14 @@ absl::Status Validate(const ServerOptions& options) {
       CheckRange("shutdown_seconds", absl::ToInt64Seconds(options.shutdown_grace), 0, 24 * 3600));
   CPSHARD_RETURN_IF_ERROR(
       CheckRange("pool_bytes", options.pool_bytes, 1 << 20, std::numeric_limits<int64_t>::max()));
+  CPSHARD_RETURN_IF_ERROR(
+      CheckRange("stall_seconds", absl::ToInt64Seconds(options.stall), 1, 24 * 3600));
+  CPSHARD_RETURN_IF_ERROR(CheckRange("max_connections", options.max_connections, 1, 1 << 16));
+  const StreamLimits& stream = options.stream_limits;
+  CPSHARD_RETURN_IF_ERROR(
+      CheckRange("max_inflight_bytes", stream.max_inflight_bytes, 1, int64_t{1} << 40));
+  CPSHARD_RETURN_IF_ERROR(
+      CheckRange("max_inflight_batches", stream.max_inflight_batches, 1, 1 << 16));
   CPSHARD_RETURN_IF_ERROR(CheckRange("socket_mode", options.socket_mode, 0, 0777));
   CPSHARD_RETURN_IF_ERROR(
       CheckRange("max_batch_bytes", options.limits.max_batch_bytes, 1, int64_t{1} << 40));
@@ -91,6 +104,17 @@ void Declare(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mod
       ->envname("CPSHARD_POOL_BYTES");
   app.add_option("--socket-mode", socket_mode, "mode of unix sockets, octal, e.g. 0660")
       ->envname("CPSHARD_SOCKET_MODE");
+  app.add_option("--stall-seconds", flags.layer.stall_seconds,
+                 "a stream that makes no progress for so long is cut off")
+      ->envname("CPSHARD_STALL_SECONDS");
+  app.add_option("--max-connections", flags.layer.max_connections, "more are refused")
+      ->envname("CPSHARD_MAX_CONNECTIONS");
+  app.add_option("--max-inflight-bytes", flags.layer.max_inflight_bytes,
+                 "of the unanswered batches of a stream")
+      ->envname("CPSHARD_MAX_INFLIGHT_BYTES");
+  app.add_option("--max-inflight-batches", flags.layer.max_inflight_batches,
+                 "unanswered batches of a stream")
+      ->envname("CPSHARD_MAX_INFLIGHT_BATCHES");
   app.add_option("--max-batch-bytes", flags.layer.max_batch_bytes, "of a batch and of its shards")
       ->envname("CPSHARD_MAX_BATCH_BYTES");
   app.add_option("--max-tensors", flags.layer.max_tensors, "entries of a batch")

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/plan/spec.h"
+#include "proto/replies.h"
 
 namespace cpshard {
 
@@ -18,7 +19,10 @@ struct ServerOptions {
   int64_t queue = 64;   // calls that may wait for one; more: RESOURCE_EXHAUSTED
   absl::Duration shutdown_grace = absl::Seconds(30);
   int64_t pool_bytes = int64_t{8} << 30;
-  int64_t socket_mode = 0660;  // of unix sockets
+  int64_t socket_mode = 0660;                // of unix sockets
+  absl::Duration stall = absl::Seconds(30);  // a stream that makes no progress is cut off
+  int64_t max_connections = 1024;
+  StreamLimits stream_limits;
   Limits limits;
 };
 

@@ -3,9 +3,11 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/config.h"
 #include "server/log.h"
@@ -23,6 +25,14 @@ void KeepFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+// A connection takes two descriptors, and the usual soft limit is 1,024 for all that a process has.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 sigset_t StopSignals() {
@@ -56,7 +66,11 @@ int Serve(const cpshard::ServerOptions& options) {
     const timespec no_wait{};
     return sigtimedwait(&signals, nullptr, &no_wait) > 0;  // a second signal: no more grace
   });
-  cpshard::LogInfo("stopped");
+  const cpshard::Counters counters = (*server)->counters();
+  cpshard::LogInfo("stopped", {{"buffers_out", absl::StrCat(counters.buffers_out)},
+                               {"batches_sharded", absl::StrCat(counters.batches_sharded)},
+                               {"batches_refused", absl::StrCat(counters.batches_refused)},
+                               {"streams_stalled", absl::StrCat(counters.streams_stalled)}});
   return 0;
 }
 
@@ -64,6 +78,7 @@ int Serve(const cpshard::ServerOptions& options) {
 
 int main(int argc, char** argv) {
   KeepFreedMemory();
+  RaiseDescriptorLimit();
   signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<cpshard::CommandLine> line = cpshard::ParseCommandLine(argc, argv);
   if (!line.ok()) {

@@ -3,34 +3,46 @@
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <sys/stat.h>
+#include <grpcpp/server_posix.h>
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "core/plan/status_macros.h"
 #include "proto/replies.h"
-#include "server/address.h"
+#include "server/acceptor.h"
 #include "server/service.h"
-#include "server/socket_lock.h"
 
 namespace cpshard {
 namespace {
 
-constexpr int kMaxStreamsPerConnection = 128;
 constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMaxHttp2FrameBytes = 4 << 20;
+constexpr int64_t kMinQuotaBytes = int64_t{512} << 20;
+constexpr absl::Duration kTcpTimeout = absl::Seconds(40);  // keepalive's 30 + 10 s
 constexpr absl::Duration kQuiet = absl::Milliseconds(100);
 constexpr absl::Duration kMaxLinger = absl::Seconds(1);
+constexpr absl::Duration kCallsEnd = absl::Seconds(1);     // then gRPC cancels them
+constexpr absl::Duration kCut = absl::Milliseconds(1500);  // then their connections are cut
 
-void Configure(grpc::ServerBuilder& builder) {
+// What gRPC itself may hold of messages. The last line of defence, not the limiter: a quota that is
+// too small for what is in flight hangs streams in silence (measured).
+size_t QuotaBytes(const StreamLimits& limits) {
+  return static_cast<size_t>(std::max(kMinQuotaBytes, 4 * limits.max_inflight_bytes));
+}
+
+void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {
+  grpc::ResourceQuota quota("cpshard");
+  quota.Resize(QuotaBytes(limits));
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxHttp2FrameBytes);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
-  // A second server on the port must fail loudly.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   // A frozen peer is noticed by pings only; clients may ping every 10 s.
@@ -49,89 +61,92 @@ class Server::Impl {
       : options_(options),
         pool_({.max_bytes = static_cast<size_t>(options.pool_bytes)}),
         executor_(MakeCpuExecutor()),
-        rpcs_({options.limits, options.workers, options.queue}, *executor_, pool_) {}
+        rpcs_(
+            {.limits = options.limits,
+             .workers = options.workers,
+             .queue = options.queue,
+             .stream_limits = options.stream_limits,
+             .stall = options.stall},
+            *executor_, pool_,
+            {.cut_connection = [this](const std::string& peer) { acceptor_->Shut(peer); },
+             .describe_peer = [this](const std::string& peer) { return acceptor_->Describe(peer); },
+             .add_counters =
+                 [this](Counters& counters) {
+                   counters.connections = acceptor_->connections();
+                   counters.connections_refused = acceptor_->refused();
+                 }}) {}
 
   absl::Status Listen() {
     // Held for the life of the process: the last grpc_shutdown() joins a thread that may sit in a
     // poll for 10 s, and a stopped server must not wait for that.
     [[maybe_unused]] static const bool held = (grpc_init(), true);
+    CPSHARD_ASSIGN_OR_RETURN(
+        acceptor_,
+        Acceptor::Listen({.listen = options_.listen,
+                          .socket_mode = options_.socket_mode,
+                          .max_connections = options_.max_connections,
+                          .tcp_timeout = std::max(kTcpTimeout, options_.stall + kTcpTimeout / 4)}));
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    Configure(builder);
-    std::vector<int> ports(options_.listen.size(), 0);
-    for (size_t i = 0; i < ports.size(); ++i) {
-      std::string address = options_.listen[i];
-      if (const auto path = UnixPath(address)) {
-        CPSHARD_ASSIGN_OR_RETURN(SocketLock lock, SocketLock::Acquire(*path));
-        locks_.push_back(std::move(lock));
-        address = absl::StrCat("unix:", *path);
-      }
-      builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &ports[i]);
-    }
+    Configure(builder, options_.stream_limits);
     builder.RegisterService(rpcs_.service());
     server_ = builder.BuildAndStart();
-    for (size_t i = 0; i < ports.size(); ++i) {
-      if (ports[i] == 0) {
-        return absl::UnavailableError(absl::StrCat("cannot listen on '", options_.listen[i],
-                                                   "': in use, or not an address of this machine"));
-      }
-    }
     if (server_ == nullptr) return absl::UnavailableError("the gRPC server does not start");
-    CPSHARD_RETURN_IF_ERROR(NameAddresses(ports));
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     health->SetServingStatus(true);
     health->SetServingStatus("cpshard.v1.ShardService", true);
+    acceptor_->Start(
+        [server = server_.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
     return absl::OkStatus();
   }
 
   void Stop(absl::Duration grace, absl::FunctionRef<bool()> hurry) {
     if (server_ == nullptr) return;
+    bool hurried = false;  // a signal is seen once
+    const auto in_a_hurry = [&] { return hurried = hurried || hurry(); };
     server_->GetHealthCheckService()->Shutdown();
     rpcs_.Drain();
     const absl::Time end = absl::Now() + grace;
-    while (rpcs_.active() > 0 && absl::Now() < end && !hurry()) {
+    while (rpcs_.active() > 0 && absl::Now() < end && !in_a_hurry()) {
       absl::SleepFor(absl::Milliseconds(5));
     }
     // gRPC answers what comes during its own shutdown with CANCELLED; so goes on refusing with
     // UNAVAILABLE until nobody has called for a moment, but not for ever.
     const absl::Time patience = std::min(end, absl::Now() + kMaxLinger);
     absl::Time quiet_since = absl::Now();
-    while (absl::Now() < patience && absl::Now() - quiet_since < kQuiet && !hurry()) {
+    while (absl::Now() < patience && absl::Now() - quiet_since < kQuiet && !in_a_hurry()) {
       absl::SleepFor(absl::Milliseconds(5));
       if (rpcs_.active() > 0) quiet_since = absl::Now();
     }
-    // Ends as soon as the last call has; new calls are refused meanwhile. A deadline always: an
-    // open health Watch would hold it back for ever.
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-    server_->Wait();
-    server_.reset();
+    acceptor_->StopListening();
+    ShutDown();
   }
 
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::vector<std::string>& addresses() const { return acceptor_->addresses(); }
+  Counters counters() const { return rpcs_.counters(); }
 
  private:
-  absl::Status NameAddresses(const std::vector<int>& ports) {
-    for (size_t i = 0; i < ports.size(); ++i) {
-      const std::string& address = options_.listen[i];
-      if (const auto path = UnixPath(address)) {
-        if (chmod(path->c_str(), static_cast<mode_t>(options_.socket_mode)) != 0) {
-          return absl::ErrnoToStatus(errno, absl::StrCat("cannot set the mode of '", *path, "'"));
-        }
-        addresses_.push_back(absl::StrCat("unix:", *path));
-      } else {
-        addresses_.push_back(absl::StrCat(address.substr(0, address.rfind(':')), ":", ports[i]));
-      }
-    }
-    return absl::OkStatus();
+  // Ends as soon as the last call has; new calls are refused meanwhile. A deadline always: an open
+  // health Watch would hold it back for ever. And a second one: a call that was cancelled ends only
+  // once its peer, or the end of the connection, takes what is queued for it.
+  void ShutDown() {
+    absl::Notification ended;
+    std::thread cutter([&] {
+      if (!ended.WaitForNotificationWithTimeout(kCut)) acceptor_->ShutAll();
+    });
+    server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallsEnd));
+    server_->Wait();
+    ended.Notify();
+    cutter.join();
+    server_.reset();
   }
 
   const ServerOptions options_;
   BufferPool pool_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Acceptor> acceptor_;  // stops to use server_ in Stop; the calls may use it
   ShardRpcs rpcs_;
-  std::vector<SocketLock> locks_;
   std::unique_ptr<grpc::Server> server_;
-  std::vector<std::string> addresses_;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -149,6 +164,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 }
 
 const std::vector<std::string>& Server::addresses() const { return impl_->addresses(); }
+
+Counters Server::counters() const { return impl_->counters(); }
 
 void Server::Stop(absl::Duration grace, absl::FunctionRef<bool()> hurry) {
   impl_->Stop(grace, hurry);

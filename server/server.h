@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/replies.h"
 #include "server/config.h"
 
 namespace cpshard {
@@ -24,9 +25,11 @@ class Server {
   // Where it listens: "127.0.0.1:43671", "unix:/run/cpshard.sock".
   const std::vector<std::string>& addresses() const;
 
+  Counters counters() const;
+
   // Health says NOT_SERVING, new calls are refused with UNAVAILABLE; then waits until the calls in
-  // progress have ended, the grace is over, or `hurry` (asked often) returns true; then stops.
-  // Idempotent.
+  // progress have ended, the grace is over, or `hurry` (asked often) returns true; then stops,
+  // within some 3 s, whatever the peers do: connections that do not end are cut. Idempotent.
   void Stop(absl::Duration grace, absl::FunctionRef<bool()> hurry);
 
  private:

@@ -1,6 +1,7 @@
 // The RPCs. Reactors translate and never decide: decode, hand over to a worker, encode.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "core/batch/buffer.h"
 #include "core/exec/executor.h"
 #include "core/plan/spec.h"
+#include "proto/replies.h"
 
 namespace grpc {
 class Service;
@@ -15,17 +17,32 @@ class Service;
 
 namespace cpshard {
 
+inline constexpr int kMaxStreamsPerConnection = 128;  // calls, as HTTP/2 calls them
+
 struct ServiceOptions {
   Limits limits;
   int64_t workers = 2;
   int64_t queue = 64;
+  StreamLimits stream_limits;
+  absl::Duration stall = absl::Seconds(30);
+};
+
+// What the server around the RPCs does for them. May be called until the gRPC server is gone.
+struct ServiceHost {
+  // Ends the connection of a call, given its peer().
+  std::function<void(const std::string& peer)> cut_connection;
+  // Who that is, for the log.
+  std::function<std::string(const std::string& peer)> describe_peer;
+  // Fills in what the RPCs cannot know: connections.
+  std::function<void(Counters&)> add_counters;
 };
 
 // Thread-safe.
 class ShardRpcs {
  public:
   // `executor` and `pool` must outlive the object.
-  ShardRpcs(const ServiceOptions& options, Executor& executor, BufferPool& pool);
+  ShardRpcs(const ServiceOptions& options, Executor& executor, BufferPool& pool,
+            ServiceHost host = {});
   ~ShardRpcs();  // after the gRPC server is gone
 
   grpc::Service* service();
@@ -33,8 +50,10 @@ class ShardRpcs {
   // From now on new calls are refused with UNAVAILABLE; those in progress go on.
   void Drain();
 
-  // Calls in progress.
+  // Calls in progress, open streams included.
   int64_t active() const;
+
+  Counters counters() const;
 
  private:
   class Impl;

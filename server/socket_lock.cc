@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -26,27 +25,15 @@ absl::StatusOr<SocketLock> SocketLock::Acquire(const std::string& path) {
         absl::StrCat("'", path, "' exists and is not a socket; choose another path"));
   }
   const std::string lock_path = path + ".lock";
-  const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0660);
-  if (fd < 0) {
+  OwnedFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0660));
+  if (!fd.ok()) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the lock file '", lock_path, "'"));
   }
-  SocketLock lock(fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("another server holds '", lock_path, "'; stop it or choose another path"));
   }
-  return lock;
-}
-
-SocketLock::SocketLock(SocketLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-SocketLock& SocketLock::operator=(SocketLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-SocketLock::~SocketLock() {
-  if (fd_ >= 0) close(fd_);
+  return SocketLock(std::move(fd));
 }
 
 }  // namespace cpshard

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/owned_fd.h"
 
 namespace cpshard {
 
@@ -16,13 +18,9 @@ class SocketLock {
   // InvalidArgument: a path longer than the system's limit. NotFound and others: the folder.
   static absl::StatusOr<SocketLock> Acquire(const std::string& path);
 
-  SocketLock(SocketLock&& other) noexcept;
-  SocketLock& operator=(SocketLock&& other) noexcept;
-  ~SocketLock();
-
  private:
-  explicit SocketLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  explicit SocketLock(OwnedFd fd) : fd_(std::move(fd)) {}
+  OwnedFd fd_;
 };
 
 }  // namespace cpshard

@@ -23,6 +23,11 @@ absl::Status WorkerPool::Submit(std::function<void()> work) {
   return absl::OkStatus();
 }
 
+void WorkerPool::Post(std::function<void()> work) {
+  absl::MutexLock lock(&mutex_);
+  if (!closed_) waiting_.push_back(std::move(work));
+}
+
 void WorkerPool::Close() {
   {
     absl::MutexLock lock(&mutex_);

@@ -26,6 +26,10 @@ class WorkerPool {
   // runs.
   absl::Status Submit(std::function<void()> work);
 
+  // The same for work that was admitted before and must be done: it is not counted against the
+  // bound, which is the caller's to keep. Dropped once closed.
+  void Post(std::function<void()> work);
+
   // Takes no more work, finishes what was taken, joins the threads. Idempotent.
   void Close();
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/client.h"
+#include "client/shard_stream.h"
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 
@@ -39,6 +40,16 @@ std::string CheckRanks(const std::string& text) {
 
 std::string CheckNotEmpty(const std::string& text) {
   return text.empty() ? "the value is empty" : "";
+}
+
+// Before anything is sent. A stream waits for its server, but who types a command wants to hear at
+// once that there is none; and a batch over the server's limits is told which of its streams is.
+absl::Status CheckServerTakes(const Batch& batch, const Options& options,
+                              const ShardArguments& arguments) {
+  CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(arguments.server));
+  CPSHARD_ASSIGN_OR_RETURN(const ServerInfo server, client->GetServerInfo());
+  if (!options.MakeSharder().ok()) return absl::OkStatus();  // for the server to refuse
+  return ValidateSpec(SpecOf(batch, arguments.cp_size()), server.limits);
 }
 
 }  // namespace
@@ -78,8 +89,9 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
                                      BufferPool& pool) {
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(arguments.options));
   if (!arguments.server.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(arguments.server));
-    return client->ShardBatch(batch, options, arguments.cp_size(), arguments.rank_list());
+    CPSHARD_RETURN_IF_ERROR(CheckServerTakes(batch, options, arguments));
+    CPSHARD_ASSIGN_OR_RETURN(const auto stream, ShardStream::Open(arguments.server));
+    return stream->Submit(batch, options, arguments.cp_size(), arguments.rank_list()).Wait();
   }
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
   const std::unique_ptr<Executor> executor = MakeCpuExecutor();

@@ -34,7 +34,8 @@ void DeclareShardArguments(CLI::App& command, ShardArguments& arguments);
 // NotFound: the file; InvalidArgument: what Options::FromJson refuses.
 absl::StatusOr<Options> ReadOptions(const std::string& text_or_file);
 
-// The shards, made by the server if one is named, else in process by the same code.
+// The shards, made by the server if one is named, else in process by the same code. Beside the
+// errors of both: Unavailable, at once, when the server is not there.
 absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& arguments,
                                      BufferPool& pool);
 

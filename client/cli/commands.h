@@ -24,5 +24,7 @@ void AddShardCommand(CLI::App& app, Command& run);
 void AddGatherCommand(CLI::App& app, Command& run);
 void AddPlanCommand(CLI::App& app, Command& run);
 void AddDemoCommand(CLI::App& app, Command& run);
+void AddDemoLoaderCommand(CLI::App& app, Command& run);
+void AddBenchCommand(CLI::App& app, Command& run);
 
 }  // namespace cpshard

@@ -38,6 +38,8 @@ int main(int argc, char** argv) {
   cpshard::AddGatherCommand(app, run);
   cpshard::AddPlanCommand(app, run);
   cpshard::AddDemoCommand(app, run);
+  cpshard::AddDemoLoaderCommand(app, run);
+  cpshard::AddBenchCommand(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

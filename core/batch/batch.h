@@ -36,9 +36,9 @@ struct Batch {
 // The batch as a plan sees it.
 BatchSpec SpecOf(const Batch& batch, std::optional<int64_t> cp_size);
 
-// XXH3-64 over, per tensor in name order: name, 0, dtype name, 0, int64 rank, int64 dims, bytes.
-// It names a batch: a layout carries it, so that a layout is not used with another batch (D12).
-// Scalars are not part of it.
+// The digest of a batch. XXH3-64 over, per tensor in name order: name, 0, dtype name, 0, int64
+// rank, int64 dims, bytes. It names a batch: a layout carries it, so that a layout is not used with
+// another batch (D12). Scalars are not part of it.
 uint64_t DigestOf(const Batch& batch);
 
 // Values of an integer or bool tensor, widened. InvalidArgument: a floating dtype.

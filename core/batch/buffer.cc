@@ -21,6 +21,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 // Four size classes per power of two: at most 25 % of a block is unused.
 size_t ClassOf(size_t size) {
   if (size <= 4096) return 4096;
+  if (size > SIZE_MAX / 2) return SIZE_MAX;  // its class would not fit a number
   const size_t step = std::bit_floor(size - 1) / 4;
   return (size + step - 1) / step * step;
 }
@@ -88,6 +89,8 @@ class BufferPool::Core {
     TrimIdle(0);
   }
 
+  size_t max_bytes() const { return options_.max_bytes; }
+
   BufferPoolStats stats() const {
     absl::MutexLock lock(&mutex_);
     return stats_;
@@ -118,8 +121,7 @@ BufferPool::~BufferPool() { core_->Close(); }
 
 absl::StatusOr<Buffer> BufferPool::Allocate(size_t size) {
   if (size == 0) return Buffer();
-  // The class of a size beyond half of the address space would not fit a number.
-  const size_t block_size = size > SIZE_MAX / 2 ? SIZE_MAX : ClassOf(size);
+  const size_t block_size = ClassOf(size);
   absl::StatusOr<std::byte*> block = core_->Take(block_size);
   if (!block.ok()) return block.status();
   // The deleter holds the core, not the pool: a buffer may outlive the pool.
@@ -127,6 +129,10 @@ absl::StatusOr<Buffer> BufferPool::Allocate(size_t size) {
     core->Return(static_cast<std::byte*>(data), block_size);
   });
   return Buffer(std::move(owner), *block, size);
+}
+
+bool BufferPool::Fits(size_t size) const {
+  return size == 0 || ClassOf(size) <= core_->max_bytes();
 }
 
 BufferPoolStats BufferPool::stats() const { return core_->stats(); }

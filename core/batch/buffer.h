@@ -14,7 +14,13 @@
 
 namespace cpshard {
 
-inline constexpr size_t kBufferAlignment = 64;  // of every pooled buffer, in bytes
+// Of every pooled buffer, and of every tensor inside one or inside a body on the wire, in bytes.
+inline constexpr size_t kBufferAlignment = 64;
+
+constexpr int64_t AlignUp(int64_t bytes) {
+  constexpr auto kStep = static_cast<int64_t>(kBufferAlignment);
+  return (bytes + kStep - 1) / kStep * kStep;
+}
 
 class Buffer {
  public:
@@ -62,6 +68,9 @@ class BufferPool {
   // ResourceExhausted, naming the numbers: more than max_bytes would be in use, or the system has
   // none.
   absl::StatusOr<Buffer> Allocate(size_t size);
+
+  // Whether Allocate(size) can succeed at all: with nothing else in use.
+  bool Fits(size_t size) const;
 
   BufferPoolStats stats() const;
 

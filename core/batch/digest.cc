@@ -1,44 +1,65 @@
+#include "core/batch/digest.h"
+
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <numeric>
 
 #include "core/batch/batch.h"
 
 namespace cpshard {
-namespace {
 
-void AddInt(XXH3_state_t* state, int64_t value) { XXH3_64bits_update(state, &value, sizeof value); }
+struct BatchDigest::State {
+  // The library asks for more than the usual alignment of its state; its own allocation gives it.
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash{XXH3_createState(),
+                                                                       XXH3_freeState};
 
-void AddText(XXH3_state_t* state, absl::string_view text) {
-  XXH3_64bits_update(state, text.data(), text.size());
-  XXH3_64bits_update(state, "\0", 1);
+  void Add(const void* data, size_t size) { XXH3_64bits_update(hash.get(), data, size); }
+  void AddInt(int64_t value) { Add(&value, sizeof value); }
+  void AddText(absl::string_view text) {
+    Add(text.data(), text.size());
+    Add("\0", 1);
+  }
+};
+
+BatchDigest::BatchDigest() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(state_->hash.get());
 }
 
-}  // namespace
+BatchDigest::~BatchDigest() = default;
+
+void BatchDigest::BeginTensor(const TensorSpec& spec) {
+  state_->AddText(spec.name);
+  state_->AddText(DTypeName(spec.dtype));
+  state_->AddInt(static_cast<int64_t>(spec.dims.size()));
+  for (int64_t dim : spec.dims) state_->AddInt(dim);
+}
+
+void BatchDigest::AddBytes(absl::Span<const std::byte> bytes) {
+  if (!bytes.empty()) state_->Add(bytes.data(), bytes.size());
+}
+
+uint64_t BatchDigest::Finish() const { return XXH3_64bits_digest(state_->hash.get()); }
+
+std::vector<size_t> DigestOrder(absl::Span<const TensorSpec> tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return tensors[a].name < tensors[b].name; });
+  return order;
+}
 
 uint64_t DigestOf(const Batch& batch) {
-  std::vector<const Tensor*> tensors;
-  tensors.reserve(batch.tensors.size());
-  for (const Tensor& tensor : batch.tensors) tensors.push_back(&tensor);
-  std::sort(tensors.begin(), tensors.end(),
-            [](const Tensor* a, const Tensor* b) { return a->spec.name < b->spec.name; });
-
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                              XXH3_freeState);
-  XXH3_64bits_reset(state.get());
-  for (const Tensor* tensor : tensors) {
-    AddText(state.get(), tensor->spec.name);
-    AddText(state.get(), DTypeName(tensor->spec.dtype));
-    AddInt(state.get(), static_cast<int64_t>(tensor->spec.dims.size()));
-    for (int64_t dim : tensor->spec.dims) AddInt(state.get(), dim);
-    if (tensor->buffer.size() > 0) {
-      XXH3_64bits_update(state.get(), tensor->buffer.data(), tensor->buffer.size());
-    }
+  std::vector<TensorSpec> specs;
+  specs.reserve(batch.tensors.size());
+  for (const Tensor& tensor : batch.tensors) specs.push_back(tensor.spec);
+  BatchDigest digest;
+  for (size_t i : DigestOrder(specs)) {
+    digest.BeginTensor(specs[i]);
+    digest.AddBytes(batch.tensors[i].bytes());
   }
-  return XXH3_64bits_digest(state.get());
+  return digest.Finish();
 }
 
 }  // namespace cpshard

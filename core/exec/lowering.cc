@@ -17,31 +17,36 @@ bool RowsAlike(const StreamPlan& stream, const LayoutPlan& layout) {
 
 }  // namespace
 
+absl::StatusOr<LoweredStream> Lowering::Lower(const StreamPlan& stream) {
+  if (stream.extent == Extent::kAsSent) return LowerAsSent(stream);
+  LoweredStream lowered;
+  CutTask& cut = lowered.cut;
+  cut.dtype = stream.dtype;
+  cut.fill = stream.fill.value;
+  const absl::Span<const int64_t> dims(stream.dims);
+  cut.outer = Product(dims.subspan(0, stream.axis));
+  cut.column_bytes = Product(dims.subspan(stream.axis + 1)) * ItemSize(stream.dtype);
+  if (stream.batch_axis >= 0) {
+    cut.row_divisor =
+        Product(dims.subspan(stream.batch_axis + 1, stream.axis - stream.batch_axis - 1));
+  }
+  CPSHARD_RETURN_IF_ERROR(SetSource(stream, lowered));
+  const Generated* generated = std::get_if<Generated>(&stream.value.from);
+  cut.moves = generated != nullptr ? MovesOfGenerated(stream, *generated) : MovesOfView(stream);
+  return lowered;
+}
+
 absl::Status Lowering::Add(const StreamPlan& stream, absl::Span<std::byte* const> dests) {
   if (std::all_of(dests.begin(), dests.end(), [](std::byte* dest) { return dest == nullptr; })) {
     return absl::OkStatus();
   }
-  CutTask task;
-  task.dtype = stream.dtype;
-  task.fill = stream.fill.value;
-  if (stream.extent == Extent::kAsSent) return AddAsSent(stream, dests, std::move(task));
-
-  const absl::Span<const int64_t> dims(stream.dims);
-  task.outer = Product(dims.subspan(0, stream.axis));
-  task.column_bytes = Product(dims.subspan(stream.axis + 1)) * ItemSize(stream.dtype);
-  if (stream.batch_axis >= 0) {
-    task.row_divisor =
-        Product(dims.subspan(stream.batch_axis + 1, stream.axis - stream.batch_axis - 1));
+  CPSHARD_ASSIGN_OR_RETURN(LoweredStream lowered, Lower(stream));
+  if (stream.extent == Extent::kLocal) {
+    AddCut(stream, dests, std::move(lowered.cut));
+    return absl::OkStatus();
   }
-  CPSHARD_RETURN_IF_ERROR(AddSource(stream, task));
-  const Generated* generated = std::get_if<Generated>(&stream.value.from);
-  task.moves = generated != nullptr ? MovesOfGenerated(stream, *generated) : MovesOfView(stream);
-  if (stream.extent == Extent::kPadded) {  // the same bytes for everybody who wants them
-    for (std::byte* dest : dests) {
-      if (dest != nullptr) AddCut(stream, {&dest, 1}, task);
-    }
-  } else {
-    AddCut(stream, dests, std::move(task));
+  for (std::byte* dest : dests) {  // the same bytes for everybody who wants them
+    if (dest != nullptr) AddCut(stream, {&dest, 1}, lowered.cut);
   }
   return absl::OkStatus();
 }
@@ -55,50 +60,47 @@ absl::StatusOr<const Tensor*> Lowering::Find(const ViewOf& view) const {
 
 void Lowering::AddCut(const StreamPlan& stream, absl::Span<std::byte* const> dests, CutTask task) {
   for (size_t k = 0; k < dests.size(); ++k) {
-    const TensorSpec output = OutputSpec(plan_, stream, ranks_[k]);
+    const int64_t bytes = NumBytes(OutputSpec(plan_, stream, ranks_[k]));
     task.dests.push_back(dests[k]);
-    task.dest_strides.push_back(output.dims[stream.axis] * task.column_bytes);
+    task.dest_strides.push_back(task.outer > 0 ? bytes / task.outer : 0);
   }
-  tasks_.push_back(std::move(task));
+  Add(std::move(task));
 }
 
 // The whole tensor is one column of one row.
-absl::Status Lowering::AddAsSent(const StreamPlan& stream, absl::Span<std::byte* const> dests,
-                                 CutTask task) {
+absl::StatusOr<LoweredStream> Lowering::LowerAsSent(const StreamPlan& stream) const {
   CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(std::get<ViewOf>(stream.value.from)));
-  Moves moves;
-  for (std::byte* dest : dests) {
-    if (dest == nullptr) continue;
-    Move move;
-    move.dest = static_cast<int32_t>(task.dests.size());
-    move.length = 1;
-    moves.push_back(move);
-    task.dests.push_back(dest);
-    task.dest_strides.push_back(0);
-  }
-  task.source = tensor->buffer.data();
-  task.outer = 1;
-  task.column_bytes = static_cast<int64_t>(tensor->buffer.size());
-  task.moves = std::make_shared<const std::vector<Moves>>(1, std::move(moves));
-  tasks_.push_back(std::move(task));
-  return absl::OkStatus();
+  Move all;
+  all.length = 1;
+  LoweredStream lowered;
+  lowered.source = tensor->buffer;
+  lowered.cut.source = tensor->buffer.data();
+  lowered.cut.outer = 1;
+  lowered.cut.column_bytes = static_cast<int64_t>(tensor->buffer.size());
+  lowered.cut.dtype = stream.dtype;
+  lowered.cut.moves = std::make_shared<const std::vector<Moves>>(1, Moves{all});
+  return lowered;
 }
 
-// Points the task at the source columns; derives them first where the expression computes.
-absl::Status Lowering::AddSource(const StreamPlan& stream, CutTask& task) {
+// Points the cut at the source columns; derives them first where the expression computes.
+absl::Status Lowering::SetSource(const StreamPlan& stream, LoweredStream& lowered) {
   const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
   if (view == nullptr) return absl::OkStatus();  // generated: no source
   CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(*view));
+  lowered.source = tensor->buffer;
+  lowered.derived = stream.value.op != Op::kNone || stream.dtype != tensor->spec.dtype ||
+                    view->how == ViewOf::How::kHeadZeroDiagonal;
+  if (lowered.derived) {
+    CPSHARD_ASSIGN_OR_RETURN(lowered.source, Derive(stream, *view, *tensor));
+  }
   const bool one_row = view->how == ViewOf::How::kBroadcastRow;
-  task.source = tensor->buffer.data();
-  task.source_stride = one_row ? 0 : stream.dims[stream.axis] * task.column_bytes;
-  const bool computes = stream.value.op != Op::kNone || stream.dtype != tensor->spec.dtype ||
-                        view->how == ViewOf::How::kHeadZeroDiagonal;
-  return computes ? AddDerive(stream, *view, *tensor, task) : absl::OkStatus();
+  lowered.cut.source = lowered.source.data();
+  lowered.cut.source_stride = one_row ? 0 : stream.dims[stream.axis] * lowered.cut.column_bytes;
+  return absl::OkStatus();
 }
 
-absl::Status Lowering::AddDerive(const StreamPlan& stream, const ViewOf& view, const Tensor& tensor,
-                                 CutTask& task) {
+absl::StatusOr<Buffer> Lowering::Derive(const StreamPlan& stream, const ViewOf& view,
+                                        const Tensor& tensor) {
   const bool one_row = view.how == ViewOf::How::kBroadcastRow;
   DeriveTask derive;
   derive.source = tensor.buffer.data();
@@ -115,10 +117,9 @@ absl::Status Lowering::AddDerive(const StreamPlan& stream, const ViewOf& view, c
   }
   CPSHARD_ASSIGN_OR_RETURN(Buffer buffer, pool_.Allocate(derive.count * ItemSize(stream.dtype)));
   derive.dest = buffer.data();
-  task.source = buffer.data();
-  derived_.push_back(std::move(buffer));
   tasks_.push_back(std::move(derive));
-  return absl::OkStatus();
+  derived_.push_back(buffer);
+  return buffer;
 }
 
 std::vector<IndexMap> Lowering::Partition(Extent extent) const {

@@ -4,9 +4,10 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/batch/batch.h"
 #include "core/batch/buffer.h"
@@ -14,6 +15,15 @@
 #include "core/plan/plan.h"
 
 namespace cpshard {
+
+// A stream that is ready to be cut, not yet where to.
+struct LoweredStream {
+  // Without dests. Of its moves, destination k is ranks[k]; a stream that every rank holds whole
+  // has one destination, 0.
+  CutTask cut;
+  Buffer source;         // cut.source is its first byte; empty where nothing is read
+  bool derived = false;  // `source` is pooled memory that a task fills, not the batch's
+};
 
 // Collects the tasks of one plan, stream by stream. The object owns what is derived on the way, so
 // it must live until the tasks are done; plan, batch, ranks and pool must outlive it.
@@ -23,9 +33,16 @@ class Lowering {
            BufferPool& pool)
       : plan_(plan), batch_(batch), ranks_(ranks), pool_(pool) {}
 
-  // dests[k] receives the stream as ranks[k] gets it; nullptr as in WriteShards.
+  // The cut of the stream; adds the task that derives it, if there is one. For callers that say
+  // themselves, with Add(task), what is written where.
   // Internal: the batch is not the plan's. ResourceExhausted: the pool.
+  absl::StatusOr<LoweredStream> Lower(const StreamPlan& stream);
+
+  // Lower, and the tasks that cut: dests[k] receives the stream as ranks[k] gets it; nullptr as in
+  // WriteShards.
   absl::Status Add(const StreamPlan& stream, absl::Span<std::byte* const> dests);
+
+  void Add(CutTask task) { tasks_.push_back(std::move(task)); }
 
   absl::Span<const Task> tasks() const { return tasks_; }
 
@@ -34,11 +51,9 @@ class Lowering {
 
   absl::StatusOr<const Tensor*> Find(const ViewOf& view) const;
   void AddCut(const StreamPlan& stream, absl::Span<std::byte* const> dests, CutTask task);
-  absl::Status AddAsSent(const StreamPlan& stream, absl::Span<std::byte* const> dests,
-                         CutTask task);
-  absl::Status AddSource(const StreamPlan& stream, CutTask& task);
-  absl::Status AddDerive(const StreamPlan& stream, const ViewOf& view, const Tensor& tensor,
-                         CutTask& task);
+  absl::StatusOr<LoweredStream> LowerAsSent(const StreamPlan& stream) const;
+  absl::Status SetSource(const StreamPlan& stream, LoweredStream& lowered);
+  absl::StatusOr<Buffer> Derive(const StreamPlan& stream, const ViewOf& view, const Tensor& tensor);
   std::vector<IndexMap> Partition(Extent extent) const;
   RowMoves MovesOfView(const StreamPlan& stream);
   RowMoves MovesOfGenerated(const StreamPlan& stream, const Generated& generated) const;

@@ -119,4 +119,29 @@ Moves GeneratedMoves(const std::vector<Segment>& segments, bool over_padded_colu
   return InColumnOrder(std::move(placed));
 }
 
+SlotMoves BySlot(const std::vector<Moves>& rows, size_t num_dests) {
+  SlotMoves slots;
+  slots.of.assign(num_dests, std::vector<Moves>(rows.size()));
+  slots.computed_columns.assign(num_dests, 0);
+  auto computed = std::make_shared<std::vector<Moves>>(rows.size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (const Move& move : rows[row]) slots.of[move.dest][row].push_back(move);
+    for (size_t dest = 0; dest < num_dests; ++dest) {
+      Moves& moves = slots.of[dest][row];
+      std::sort(moves.begin(), moves.end(),
+                [](const Move& a, const Move& b) { return a.to < b.to; });
+      int64_t columns = 0;
+      for (Move move : moves) {
+        if (move.kind == Move::Kind::kCopy) continue;
+        move.to = columns;
+        columns += move.length;
+        (*computed)[row].push_back(move);
+      }
+      slots.computed_columns[dest] = std::max(slots.computed_columns[dest], columns);
+    }
+  }
+  slots.computed = std::move(computed);
+  return slots;
+}
+
 }  // namespace cpshard

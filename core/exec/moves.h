@@ -19,4 +19,17 @@ Moves CutMoves(const IndexMap& placement, absl::Span<const IndexMap> partition, 
 Moves GeneratedMoves(const std::vector<Segment>& segments, bool over_padded_columns,
                      const IndexMap& placement, absl::Span<const IndexMap> partition);
 
+// Moves seen from their destinations, as somebody needs them who sends copies from where they lie.
+struct SlotMoves {
+  std::vector<std::vector<Moves>> of;  // [dest][row], in the order of the slots
+
+  // [row]: the moves that are no copies, each destination's moved together at its front.
+  std::shared_ptr<const std::vector<Moves>> computed;
+  std::vector<int64_t> computed_columns;  // [dest], in the row that has most
+};
+
+// Precondition: no two moves of a row fill the same slot of a destination; CutMoves and
+// GeneratedMoves make none that do, for the slots are the positions of a map.
+SlotMoves BySlot(const std::vector<Moves>& rows, size_t num_dests);
+
 }  // namespace cpshard

@@ -8,16 +8,12 @@
 namespace cpshard {
 namespace {
 
-constexpr size_t Aligned(size_t offset) {
-  return (offset + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-}
-
 // Bytes of the block that holds what a rank has for itself.
 size_t LocalBytes(const ShardPlan& plan, int64_t rank) {
   size_t bytes = 0;
   for (const StreamPlan& stream : plan.streams) {
     if (stream.extent == Extent::kLocal) {
-      bytes = Aligned(bytes) + NumBytes(OutputSpec(plan, stream, rank));
+      bytes = AlignUp(bytes) + NumBytes(OutputSpec(plan, stream, rank));
     }
   }
   return bytes;
@@ -56,7 +52,7 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
       } else if (stream.extent == Extent::kLocal) {
         if (bytes > 0) tensor.buffer = block.Slice(offset, bytes);
         dests[s * ranks.size() + k] = tensor.buffer.data();
-        offset = Aligned(offset + bytes);
+        offset = AlignUp(offset + bytes);
       } else {
         if (k == 0) {
           CPSHARD_ASSIGN_OR_RETURN(padded[s], pool.Allocate(bytes));

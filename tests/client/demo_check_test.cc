@@ -17,7 +17,8 @@ class DemoCheckTest : public ::testing::Test {
  protected:
   DemoCheckTest() {
     PackOptions options{.rows = 2, .length = 30, .last_length = 30};
-    batch_ = Pack({{"a", std::string(20, 'a')}, {"b", "bcdefghijk"}}, options, pool_)->at(0).batch;
+    const std::vector<Document> documents = {{"a", std::string(20, 'a')}, {"b", "bcdefghijk"}};
+    batch_ = Packing(documents, options).Make(0, pool_)->batch;
     restated_.layout = "round_robin";
     SharedOptions shared{.padding_token_id = kPadToken};
     shards_ =

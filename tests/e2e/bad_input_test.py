@@ -101,14 +101,16 @@ class BadInput(ProgramTest):
                 with self.subTest(f"{method}: {row.name}"):
                     self.message_refused(method, row, row.data)
 
-    def test_batches_too_large_for_a_message_are_refused_on_the_command_line(self):
+    def test_batches_too_large_for_a_message_go_through_a_server_on_the_command_line(self):
         for number, row in enumerate(bad_messages.TOO_LARGE):
             with self.subTest(row.name):
                 source = write_batch(self.folder / "batch.safetensors", row.batch)
                 arguments = ["shard", *self.shard_arguments(row), "--in", source, "--out"]
-                self.command_refuses(row, *arguments, self.folder / "out", "--server",
-                                     self.address)
-                self.succeeds(cpshard(*arguments, self.folder / f"in_process{number}"))
+                here, there = self.folder / f"here{number}", self.folder / f"there{number}"
+                self.succeeds(cpshard(*arguments, here))
+                self.succeeds(cpshard(*arguments, there, "--server", self.address))
+                self.assertEqual(*({path.name: path.read_bytes() for path in folder.iterdir()}
+                                   for folder in (here, there)))
         self.check_server()
 
     def test_batches_too_large_for_a_message_are_refused_as_messages(self):

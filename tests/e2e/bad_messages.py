@@ -118,7 +118,7 @@ message("no message", code=UNDECODABLE, data=b"\xff" * 100)
 message("a truncated message", code=UNDECODABLE, data=good().SerializeToString()[:-1])
 message("a name that is not UTF-8", code=UNDECODABLE, more=field(4, field(1, b"\xff\xfe")))
 message("an empty message", "layout", data=b"")
-message("a call that is not built", code=UNIMPLEMENTED, methods=("ShardBatches", "Nothing"))
+message("a call that is not built", code=UNIMPLEMENTED, methods=("Nothing",))
 message("a message over the limit of gRPC", code=EXHAUSTED, more=field(15, bytes(9 << 20)))
 
 # One unary call carries 4 MiB each way.

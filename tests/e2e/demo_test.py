@@ -1,15 +1,128 @@
-"""`cpshard demo`: on little text, and with a server that does not start."""
+"""`cpshard demo`: on little text, with loaders that are killed, and with a server that does not
+start."""
 
+import os
+import pathlib
 import re
 import shutil
+import signal
+import subprocess
 import time
 import unittest
 
-from programs import BIN, SLACK, ProgramTest, run
+from programs import BIN, ENVIRONMENT, SLACK, ProgramTest, Run, cpshard, run
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 9
+LONG_TEXT = "".join(f"{number} bottles of beer on the wall.\n" for number in range(50_000))
 ROW = re.compile(r"^(contiguous|round_robin) +(\d+) +(\d+) +([0-9.]+) %.*\n +EQUAL$", re.MULTILINE)
+KILLED = re.compile(r"^loader (\d) was killed \(signal (\d+)\) after (\d+) of its (\d+) batches; "
+                    r"started again$", re.MULTILINE)
 START_LIMIT = 5.0 * SLACK  # seconds until a server that does not start is given up
+
+
+def children(parent):
+    """Command lines of the processes that `parent` started, by their ids."""
+    found = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # ended meanwhile
+    return found
+
+
+class Loaders(ProgramTest):
+    """A demo that runs for a while, seen from outside."""
+
+    def setUp(self):
+        super().setUp()
+        text = self.folder / "text.txt"
+        text.write_text(LONG_TEXT)
+        self.files = [open(self.folder / name, "w+") for name in ("out", "err")]
+        out, err = self.files
+        self.demo = subprocess.Popen([BIN / "cpshard", "demo", text], stdin=subprocess.DEVNULL,
+                                     stdout=out, stderr=err,
+                                     env=ENVIRONMENT | {"TMPDIR": str(self.folder)})
+        self.addCleanup(self.end)
+
+    def end(self):
+        self.demo.kill()
+        self.demo.wait()
+        for file in self.files:
+            file.close()
+
+    def loaders(self):
+        """Process ids by loader, of those that run now."""
+        return {int(word.split("=")[1]): pid for pid, words in children(self.demo.pid).items()
+                if "demo-loader" in words for word in words if word.startswith("--loader=")}
+
+    def wait_for(self, condition):
+        limit = time.monotonic() + 60
+        while not condition():
+            self.assertIsNone(self.demo.poll(), "the demo ended")
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.005)
+
+    def finish(self):
+        self.demo.wait(120)
+        texts = [(self.folder / name).read_text() for name in ("out", "err")]
+        return Run(self.demo.returncode, *texts, 0)
+
+    def check_equal(self, result):
+        self.succeeds(result)
+        rows = ROW.findall(result.out)
+        self.assertEqual([row[0] for row in rows], ["contiguous", "round_robin"], result.out)
+        self.assertIn("\nbuffers out: 0\n", result.out)
+
+    def test_four_loaders_are_processes_of_their_own(self):
+        self.wait_for(lambda: len(self.loaders()) == 4)
+        loaders = self.loaders()
+        self.assertEqual(set(loaders), {0, 1, 2, 3})
+        self.assertEqual(len({*loaders.values(), self.demo.pid}), 5)
+        self.check_equal(self.finish())
+
+    def test_loaders_that_somebody_kills_go_on_where_they_were(self):
+        killed = []
+        for number, name in ((1, signal.SIGKILL), (3, signal.SIGTERM), (1, signal.SIGKILL)):
+            self.wait_for(lambda: self.loaders().get(number) not in (None, *killed))
+            killed.append(self.loaders()[number])
+            os.kill(killed[-1], name)
+        result = self.finish()
+        self.check_equal(result)
+        self.assertEqual(sorted(found[:2] for found in KILLED.findall(result.out)),
+                         [("1", "9"), ("1", "9"), ("3", "15")])
+
+    def test_a_loader_that_is_killed_again_and_again_is_given_up(self):
+        killed = []
+        for _ in range(4):
+            self.wait_for(lambda: self.loaders().get(2) not in (None, *killed))
+            killed.append(self.loaders()[2])
+            os.kill(killed[-1], signal.SIGKILL)
+        result = self.finish()
+        self.refused(result, "ABORTED", "loader 2", "signal 9", "3 times")
+        self.assertEqual(len(KILLED.findall(result.out)), 3)
+
+    def test_no_loader_outlives_the_demo(self):
+        self.wait_for(lambda: len(self.loaders()) == 4)
+        loaders = self.loaders().values()
+        self.demo.kill()
+        self.demo.wait()
+        limit = time.monotonic() + 10
+        while any(pathlib.Path(f"/proc/{pid}/cmdline").exists()
+                  and b"demo-loader" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                  for pid in loaders):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
+
+    def test_a_server_that_is_killed_is_noticed(self):
+        self.wait_for(lambda: len(self.loaders()) == 4)
+        server = next(pid for pid, words in children(self.demo.pid).items()
+                      if words[0] == "cpshardd")
+        os.kill(server, signal.SIGKILL)
+        self.refused(self.finish(), "UNAVAILABLE", "signal 9")
+        self.assertEqual(self.loaders(), {})
 
 
 class Demo(ProgramTest):
@@ -20,9 +133,9 @@ class Demo(ProgramTest):
         self.temporary = self.folder / "tmp"
         self.temporary.mkdir()
 
-    def demo(self, program=BIN / "cpshard", **environment):
+    def demo(self, *arguments, program=BIN / "cpshard", **environment):
         """A run of the demo, which leaves nothing in the folder of temporary files."""
-        result = run(program, "demo", self.text,
+        result = run(program, "demo", *arguments, self.text,
                      environment={"TMPDIR": str(self.temporary)} | environment)
         self.assertEqual(list(self.temporary.iterdir()), [])
         return result
@@ -36,6 +149,7 @@ class Demo(ProgramTest):
             self.assertEqual(int(batches), 2)
             self.assertGreater(int(tokens), 0)
             self.assertGreater(float(padding), 0)
+        self.assertIn("\nbuffers out: 0\n", result.out)
 
     def alone(self):
         """The program, copied to a folder of its own."""
@@ -44,13 +158,46 @@ class Demo(ProgramTest):
 
     def fails_at_once(self, program, code, *texts):
         begin = time.monotonic()
-        result = self.demo(program)
+        result = self.demo(program=program)
         self.assertLess(time.monotonic() - begin, START_LIMIT)
         self.assertNotIn("EQUAL\n", result.out)
         self.refused(result, code, *texts)
 
     def test_a_few_hundred_bytes_are_padded_and_come_out_equal(self):
         self.check(self.demo())
+
+    def test_more_loaders_than_batches_and_a_single_one_come_to_the_same(self):
+        sums = []
+        for loaders in ("1", "2", "7"):
+            result = self.demo("--loaders", loaders)
+            self.check(result)
+            sums.append([row[1:] for row in ROW.findall(result.out)])
+        self.assertEqual(sums, sums[:1] * 3)
+
+    def test_a_loader_killed_half_way_changes_nothing(self):
+        self.text.write_text(LONG_TEXT)
+        result = self.demo("--kill-loader=2")
+        self.succeeds(result)
+        self.assertEqual(len(ROW.findall(result.out)), 2, result.out)
+        (found,) = KILLED.findall(result.out)
+        loader, number, done, share = map(int, found)
+        self.assertEqual((loader, number), (2, signal.SIGKILL))
+        # Some batches were reported; the round, of up to 8, that leads over the half was not.
+        self.assertGreater(done, 0)
+        self.assertLessEqual(2 * done, share)
+        self.assertGreater(2 * (done + 8), share)
+        self.assertIn("\nbuffers out: 0\n", result.out)
+
+    def test_a_loader_without_batches_cannot_be_killed(self):
+        self.refused(self.demo("--kill-loader=3"), "INVALID_ARGUMENT", "loader 3", "4 loaders")
+        self.refused(self.demo("--kill-loader=9"), "INVALID_ARGUMENT", "loader 9", "4 loaders")
+
+    def test_its_loader_command_is_not_shown(self):
+        self.assertNotIn("demo-loader", self.succeeds(cpshard("--help")).out)
+
+    def test_numbers_of_loaders_that_make_no_sense_are_usage_errors(self):
+        for arguments in (["--loaders=0"], ["--loaders=65"], ["--loaders=x"], ["--kill-loader=-1"]):
+            self.usage_error(cpshard("demo", *arguments), arguments[0].split("=")[0])
 
     def test_settings_of_a_server_in_the_environment_do_not_disturb_it(self):
         self.check(self.demo(CPSHARD_WORKERS="0", CPSHARD_LISTEN="127.0.0.1:0",

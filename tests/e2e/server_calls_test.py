@@ -61,7 +61,7 @@ class ServerCalls(ProgramTest):
             self.assertEqual(info, again)
             self.assertRegex(info.version, r"\A\d+\.\d+\.\d+\Z")
             self.assertEqual(info.layouts[:3], ["identity", "contiguous", "round_robin"])
-            self.assertEqual(sorted(info.capabilities), ["plan_layout", "shard_batch"])
+            self.assertEqual(sorted(info.capabilities), ["plan_layout", "shard_batch", "shard_batches"])
             self.assertEqual(info.executor, "cpu")
             ids.add(info.instance_id)
         self.assertEqual(len(ids), 2)

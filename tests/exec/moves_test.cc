@@ -209,5 +209,32 @@ TEST(GeneratedMoves, AreAsFewAsTheSegments) {
       ElementsAre(Move{Kind::kRamp, 1, 0, 0, 0, 600, 0}, Move{Kind::kRamp, 0, 0, 0, 600, 400, 0}));
 }
 
+TEST(BySlot, PutsEveryDestinationInTheOrderOfItsSlots) {
+  const std::vector<Moves> rows = {{{Kind::kCopy, 0, 1, 0, 5, 2, 0},
+                                    {Kind::kCopy, 0, 0, 2, 0, 3, 0},
+                                    {Kind::kFill, 0, 1, 0, 0, 5, 0}},
+                                   {}};
+  const SlotMoves slots = BySlot(rows, 3);
+  EXPECT_THAT(slots.of, ElementsAre(ElementsAre(Moves{{Kind::kCopy, 0, 0, 2, 0, 3, 0}}, Moves{}),
+                                    ElementsAre(Moves{{Kind::kFill, 0, 1, 0, 0, 5, 0},
+                                                      {Kind::kCopy, 0, 1, 0, 5, 2, 0}},
+                                                Moves{}),
+                                    ElementsAre(Moves{}, Moves{})));
+}
+
+TEST(BySlot, MovesTogetherWhatIsNoCopy) {
+  const std::vector<Moves> rows = {
+      {{Kind::kFill, 0, 0, 0, 7, 3, 0},
+       {Kind::kCopy, 0, 0, 2, 4, 3, 0},
+       {Kind::kContinue, 0, 0, 4, 2, 2, 1},
+       {Kind::kCopy, 0, 0, 0, 0, 2, 0}},
+      {{Kind::kRamp, 1, 0, 0, 8, 2, 30}, {Kind::kCopy, 0, 0, 0, 0, 8, 0}}};
+  const SlotMoves slots = BySlot(rows, 1);
+  EXPECT_THAT(*slots.computed, ElementsAre(Moves{{Kind::kContinue, 0, 0, 4, 0, 2, 1},
+                                                 {Kind::kFill, 0, 0, 0, 2, 3, 0}},
+                                           Moves{{Kind::kRamp, 1, 0, 0, 0, 2, 30}}));
+  EXPECT_THAT(slots.computed_columns, ElementsAre(5));
+}
+
 }  // namespace
 }  // namespace cpshard

@@ -1,8 +1,6 @@
 // make_seeds FOLDER: writes the seed corpora, FOLDER/TARGET/NAME. Run by hand after a change of a
 // format: build the target fuzz_make_seeds, then run it on tests/fuzz/corpus.
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -12,25 +10,10 @@
 #include "cpshard/v1/service.pb.h"
 #include "proto/codec.h"
 #include "proto/json.h"
+#include "tests/fuzz/seeds.h"
 
 namespace cpshard {
 namespace {
-
-class Seeds {
- public:
-  explicit Seeds(std::filesystem::path root) : root_(std::move(root)) {}
-
-  std::string Path(const std::string& target, const std::string& name) const {
-    std::filesystem::create_directories(root_ / target);
-    return root_ / target / name;
-  }
-  void Write(const std::string& target, const std::string& name, const std::string& bytes) const {
-    std::ofstream(Path(target, name), std::ios::binary) << bytes;
-  }
-
- private:
-  std::filesystem::path root_;
-};
 
 struct Named {
   std::string name, text;
@@ -268,6 +251,8 @@ int main(int argc, char** argv) {
   const cpshard::Seeds seeds(argv[1]);
   cpshard::WriteOptions(seeds);
   cpshard::WriteRequests(seeds);
+  cpshard::WriteBatchFrames(seeds, cpshard::Batches());
+  cpshard::WriteShardFrames(seeds, cpshard::Batches());
   cpshard::WriteLayouts(seeds);
   cpshard::WriteFiles(seeds);
   cpshard::WriteIndexMaps(seeds);

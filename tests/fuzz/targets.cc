@@ -6,8 +6,10 @@ namespace cpshard::fuzz {
 
 Target FindTarget(const std::string& name) {
   static const auto& targets = *new std::map<std::string, Target>{
-      {"index_map", IndexMapTarget}, {"layouts", LayoutsTarget},         {"options", OptionsTarget},
-      {"request", RequestTarget},    {"safetensors", SafetensorsTarget},
+      {"batch_frame", BatchFrameTarget}, {"index_map", IndexMapTarget},
+      {"layouts", LayoutsTarget},        {"options", OptionsTarget},
+      {"request", RequestTarget},        {"safetensors", SafetensorsTarget},
+      {"shard_frame", ShardFrameTarget},
   };
   const auto found = targets.find(name);
   return found == targets.end() ? nullptr : found->second;

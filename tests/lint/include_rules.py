@@ -39,7 +39,7 @@ PROJECT_FOLDERS = {"core", "proto", "server", "client", "tests"}
 TORCH_MAY_BE_INCLUDED_BY = re.compile(r"core/torch/(?!.*\.cuh?$)")
 CUDA_MAY_BE_INCLUDED_BY = re.compile(r"core/torch/|.*\.cuh?$")
 PROTOBUF_MAY_BE_INCLUDED_BY = re.compile(r"proto/|server/service\.cc$|client/client\.cc$")
-GRPC_MAY_BE_INCLUDED_BY = re.compile(r"server/|client/|proto/status\.(h|cc)$")
+GRPC_MAY_BE_INCLUDED_BY = re.compile(r"server/|client/|proto/(status|slices)\.(h|cc)$")
 
 LIBRARIES = [  # the first that matches the included path
     ("generated gRPC", re.compile(r".*\.grpc\.pb\.h$")),

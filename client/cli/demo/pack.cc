@@ -7,49 +7,32 @@
 #include "core/plan/status_macros.h"
 
 namespace cpshard::demo {
-namespace {
 
-// A stretch of a document inside one row.
-struct Piece {
-  const Document* document;
-  int64_t begin, length;
-};
+Packing::Packing(const std::vector<Document>& documents, const PackOptions& options)
+    : options_(options) {
+  for (const Document& document : documents) Add(document);
+}
 
-using Row = std::vector<Piece>;
-
-// Fills rows one after the other; the length of a row may differ from batch to batch.
-class Rows {
- public:
-  explicit Rows(const PackOptions& options) : options_(options) {}
-
-  void Add(const Document& document) {
-    const int64_t size = static_cast<int64_t>(document.text.size());
-    for (int64_t begin = 0; begin < size;) {
-      const int64_t left = size - begin;
-      const int64_t room = options_.length - used_;
-      // Split only what no row can hold whole.
-      if (rows_.empty() || room == 0 || (left > room && left <= options_.length)) {
-        rows_.emplace_back();
-        used_ = 0;
-        continue;
-      }
-      const int64_t take = std::min(left, room);
-      rows_.back().push_back({&document, begin, take});
-      used_ += take;
-      begin += take;
+void Packing::Add(const Document& document) {
+  const int64_t size = static_cast<int64_t>(document.text.size());
+  for (int64_t begin = 0; begin < size;) {
+    const int64_t left = size - begin;
+    const int64_t room = options_.length - used_;
+    // Split only what no row can hold whole.
+    if (rows_.empty() || room == 0 || (left > room && left <= options_.length)) {
+      rows_.emplace_back();
+      used_ = 0;
+      continue;
     }
+    const int64_t take = std::min(left, room);
+    rows_.back().push_back({&document, begin, take});
+    used_ += take;
+    begin += take;
   }
-
-  const std::vector<Row>& rows() const { return rows_; }
-
- private:
-  const PackOptions options_;
-  std::vector<Row> rows_;
-  int64_t used_ = 0;
-};
+}
 
 // One batch under construction; every stream is [rows, length].
-struct Streams {
+struct Packing::Streams {
   std::vector<int64_t> ids, labels, positions;
   std::vector<uint8_t> padding;
 
@@ -68,6 +51,8 @@ struct Streams {
   }
 };
 
+namespace {
+
 template <typename T>
 absl::Status AddTensor(const char* name, DType dtype, const std::vector<int64_t>& dims,
                        const std::vector<T>& values, BufferPool& pool, Batch& batch) {
@@ -77,48 +62,36 @@ absl::Status AddTensor(const char* name, DType dtype, const std::vector<int64_t>
   return absl::OkStatus();
 }
 
-absl::StatusOr<PackedBatch> Build(const std::vector<Row>& rows, size_t first, int64_t num_rows,
-                                  int64_t length, BufferPool& pool) {
+}  // namespace
+
+int64_t Packing::num_batches() const {
+  const int64_t rows = static_cast<int64_t>(rows_.size());
+  return (rows + options_.rows - 1) / options_.rows + 1;
+}
+
+absl::StatusOr<PackedBatch> Packing::Make(int64_t batch, BufferPool& pool) const {
+  const bool again = batch + 1 == num_batches();
+  const int64_t length = again ? std::max(options_.last_length, options_.length) : options_.length;
+  const size_t first = (again ? batch - 1 : batch) * options_.rows;
   PackedBatch packed;
-  Streams streams(num_rows * length);
-  for (int64_t r = 0; r < num_rows && first + r < rows.size(); ++r) {
+  Streams streams(options_.rows * length);
+  for (int64_t r = 0; r < options_.rows && first + r < rows_.size(); ++r) {
     int64_t slot = r * length;
-    for (const Piece& piece : rows[first + r]) {
+    for (const Piece& piece : rows_[first + r]) {
       streams.Put(piece, slot);
       slot += piece.length;
       packed.real_tokens += piece.length;
     }
   }
-  const std::vector<int64_t> dims = {num_rows, length};
-  Batch& batch = packed.batch;
-  CPSHARD_RETURN_IF_ERROR(AddTensor("input_ids", DType::kI64, dims, streams.ids, pool, batch));
-  CPSHARD_RETURN_IF_ERROR(AddTensor("labels", DType::kI64, dims, streams.labels, pool, batch));
+  const std::vector<int64_t> dims = {options_.rows, length};
+  Batch& out = packed.batch;
+  CPSHARD_RETURN_IF_ERROR(AddTensor("input_ids", DType::kI64, dims, streams.ids, pool, out));
+  CPSHARD_RETURN_IF_ERROR(AddTensor("labels", DType::kI64, dims, streams.labels, pool, out));
   CPSHARD_RETURN_IF_ERROR(
-      AddTensor("position_ids", DType::kI64, dims, streams.positions, pool, batch));
+      AddTensor("position_ids", DType::kI64, dims, streams.positions, pool, out));
   CPSHARD_RETURN_IF_ERROR(
-      AddTensor("padding_mask", DType::kBool, dims, streams.padding, pool, batch));
+      AddTensor("padding_mask", DType::kBool, dims, streams.padding, pool, out));
   return packed;
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<PackedBatch>> Pack(const std::vector<Document>& documents,
-                                              const PackOptions& options, BufferPool& pool) {
-  Rows rows(options);
-  for (const Document& document : documents) rows.Add(document);
-  std::vector<PackedBatch> batches;
-  size_t last = 0;
-  for (size_t first = 0; first < rows.rows().size(); first += options.rows) {
-    CPSHARD_ASSIGN_OR_RETURN(PackedBatch batch,
-                             Build(rows.rows(), first, options.rows, options.length, pool));
-    batches.push_back(std::move(batch));
-    last = first;
-  }
-  CPSHARD_ASSIGN_OR_RETURN(
-      PackedBatch again,
-      Build(rows.rows(), last, options.rows, std::max(options.last_length, options.length), pool));
-  batches.push_back(std::move(again));
-  return batches;
 }
 
 }  // namespace cpshard::demo

@@ -1,4 +1,4 @@
-#include "client/cli/demo/server_process.h"
+#include "client/cli/server_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,16 +11,19 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "client/client.h"
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 
-namespace cpshard::demo {
+namespace cpshard {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,9 +39,9 @@ absl::StatusOr<std::string> FindServer() {
 
 absl::StatusOr<std::string> MakeFolder() {
   std::error_code error;
-  std::string path = (fs::temp_directory_path(error) / "cpshard-demo-XXXXXX").string();
+  std::string path = (fs::temp_directory_path(error) / "cpshard-XXXXXX").string();
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, "cannot make a folder for the demo's socket");
+    return absl::ErrnoToStatus(errno, "cannot make a folder for the server's socket");
   }
   return path;
 }
@@ -71,12 +74,15 @@ std::string Describe(int status) {
 
 }  // namespace
 
-absl::StatusOr<ServerProcess> ServerProcess::Start() {
+absl::StatusOr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& more) {
   CPSHARD_ASSIGN_OR_RETURN(const std::string program, FindServer());
   ServerProcess server;
   CPSHARD_ASSIGN_OR_RETURN(server.folder_, MakeFolder());
   server.address_ = absl::StrCat("unix:", server.folder_, "/cpshard.sock");
-  const std::string listen = absl::StrCat("--listen=", server.address_);
+  std::vector<std::string> all = {server.address_};
+  all.insert(all.end(), more.begin(), more.end());
+  server.num_addresses_ = all.size();
+  const std::string listen = absl::StrCat("--listen=", absl::StrJoin(all, ","));
   const std::string log = server.LogPath();
   const std::vector<char*> environment = PlainEnvironment();
   server.pid_ = fork();
@@ -89,6 +95,7 @@ absl::StatusOr<ServerProcess> ServerProcess::Start() {
 
 ServerProcess::ServerProcess(ServerProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
+      num_addresses_(other.num_addresses_),
       folder_(std::exchange(other.folder_, "")),
       address_(std::move(other.address_)) {}
 
@@ -101,6 +108,29 @@ ServerProcess::~ServerProcess() {
 std::string ServerProcess::LogPath() const { return folder_ + "/cpshardd.log"; }
 
 std::string ServerProcess::Log() const { return ReadTextFile(LogPath()).value_or(""); }
+
+// Asks in short turns, so that a server that has ended is noticed at once.
+absl::StatusOr<ServerInfo> ServerProcess::WaitUntilReady() {
+  CPSHARD_ASSIGN_OR_RETURN(
+      const auto probe,
+      Client::Connect(address_, {.deadline = absl::Milliseconds(200), .wait_for_ready = true}));
+  const absl::Time give_up = absl::Now() + absl::Seconds(20);
+  while (true) {
+    absl::StatusOr<ServerInfo> info = probe->GetServerInfo();
+    CPSHARD_RETURN_IF_ERROR(CheckAlive());
+    const bool ready = info.ok() && Addresses().size() >= num_addresses_;
+    if (ready || absl::Now() > give_up) return info;
+  }
+}
+
+std::vector<std::string> ServerProcess::Addresses() const {
+  std::vector<std::string> addresses;
+  const std::string log = Log();
+  for (absl::string_view line : absl::StrSplit(log, '\n')) {
+    if (absl::ConsumePrefix(&line, "listening on ")) addresses.emplace_back(line);
+  }
+  return addresses;
+}
 
 absl::Status ServerProcess::CheckAlive() {
   int status = 0;
@@ -129,4 +159,4 @@ absl::Status ServerProcess::Stop(absl::Duration patience) {
       absl::StrCat("the server did not stop cleanly at SIGTERM: ", Describe(status)));
 }
 
-}  // namespace cpshard::demo
+}  // namespace cpshard

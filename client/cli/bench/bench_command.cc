@@ -1,0 +1,125 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/arguments.h"
+#include "client/cli/bench/report.h"
+#include "client/cli/bench/row.h"
+#include "client/cli/commands.h"
+#include "client/cli/server_process.h"
+#include "client/client.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard::bench {
+namespace {
+
+struct Arguments {
+  std::string server, json;
+  std::string options = R"({"round_robin": {}})";
+  std::vector<double> megabytes = {1, 16, 128};
+  int64_t in_flight = 4, cp_size = 4;
+  double seconds = 2;
+};
+
+absl::StatusOr<ServerInfo> Greet(const std::string& address) {
+  CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(address));
+  return client->GetServerInfo();
+}
+
+absl::StatusOr<std::vector<Row>> MeasureAll(const Arguments& arguments, const Setting& setting) {
+  std::vector<Row> rows;
+  for (const double megabytes : arguments.megabytes) {
+    BufferPool pool;  // lets go of the size before
+    CPSHARD_ASSIGN_OR_RETURN(const Work work,
+                             MakeWork(megabytes * 1e6, setting.options, arguments.cp_size, pool));
+    for (const Target& target : setting.targets) {
+      CPSHARD_ASSIGN_OR_RETURN(Row row,
+                               MeasureRow(target, work, arguments.in_flight, arguments.seconds));
+      PrintRow(row);
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (file.fail()) return absl::NotFoundError(absl::StrCat("cannot write '", path, "'"));
+  return absl::OkStatus();
+}
+
+absl::Status RunBench(const Arguments& arguments) {
+  Setting setting{.cp_size = arguments.cp_size, .congestion_control = TcpCongestionControl()};
+  CPSHARD_ASSIGN_OR_RETURN(setting.options, ReadOptions(arguments.options));
+  setting.options.SetDefaultPaddingTokenId(0);
+  std::optional<ServerProcess> own;
+  if (arguments.server.empty()) {
+    CPSHARD_ASSIGN_OR_RETURN(ServerProcess server, ServerProcess::Start({"127.0.0.1:0"}));
+    own.emplace(std::move(server));
+    CPSHARD_ASSIGN_OR_RETURN(setting.server, own->WaitUntilReady());
+    for (const std::string& address : own->Addresses()) {
+      setting.targets.push_back({address, own->pid()});
+    }
+  } else {
+    CPSHARD_ASSIGN_OR_RETURN(setting.server, Greet(arguments.server));
+    setting.targets.push_back({arguments.server});
+  }
+  PrintSetting(setting);
+  PrintHead();
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureAll(arguments, setting));
+  if (own) CPSHARD_RETURN_IF_ERROR(own->Stop(absl::Seconds(10)));
+  if (arguments.json.empty()) return absl::OkStatus();
+  return WriteText(arguments.json, ToJson(setting, rows));
+}
+
+constexpr char kFooter[] =
+    "Streams batches of made-up tokens to a server and takes all shards back, beside a memory "
+    "copy\n"
+    "of the same size as the yardstick. Without --server it starts a cpshardd of its own and\n"
+    "measures its unix socket and its TCP port in turn.";
+
+}  // namespace
+}  // namespace cpshard::bench
+
+namespace cpshard {
+
+void AddBenchCommand(CLI::App& app, Command& run) {
+  CLI::App* command = app.add_subcommand("bench", "measure batches per second through a server");
+  auto arguments = std::make_shared<bench::Arguments>();
+  command
+      ->add_option("--server", arguments->server,
+                   "host:port or unix:/path; default: a server of its own")
+      ->type_name("ADDR");
+  command->add_option("--sizes", arguments->megabytes, "of batches, in MB (1e6 bytes)")
+      ->delimiter(',')
+      ->check(CLI::Range(0.001, 2147.0))
+      ->type_name("MB,MB,...")
+      ->default_str("1,16,128");
+  command->add_option("--inflight", arguments->in_flight, "batches sent and not answered")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--seconds", arguments->seconds, "for every row")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->add_option("--cp", arguments->cp_size, "size of the context-parallel group")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--options", arguments->options, "sharding options: JSON, or a file of it")
+      ->type_name("FILE|JSON")
+      ->capture_default_str();
+  command->add_option("--json", arguments->json, "write the table to a file, too")
+      ->type_name("FILE");
+  command->footer(bench::kFooter);
+  command->callback(
+      [arguments, &run] { run = [arguments] { return Outcome{bench::RunBench(*arguments)}; }; });
+}
+
+}  // namespace cpshard

@@ -1,0 +1,98 @@
+// A loader's stream to cpshardd: batches in, futures of their shards out, several in flight.
+//
+//   auto stream = ShardStream::Open("unix:/run/cpshard/cpshard.sock");
+//   PendingShards first = (*stream)->Submit(batch, options, cp_size, ranks);
+//   PendingShards second = (*stream)->Submit(...);           // on its way before the first is done
+//   absl::StatusOr<ShardResult> shards = first.Wait();
+//
+// The connection may break and the server may restart in between: what is not answered is sent
+// again, for sharding has no memory. Only the deadline of a batch ends that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "core/batch/batch.h"
+#include "core/exec/shard.h"
+#include "proto/options.h"
+
+namespace cpshard {
+
+struct StreamOptions {
+  // Of a batch: from Submit to its shards, waiting, reconnecting and sending again included.
+  absl::Duration deadline = absl::Seconds(60);
+
+  // Batches sent and not answered; the server's own limits hold besides. 4 is enough from 1 MB
+  // batches up, smaller ones gain from 8 and more.
+  int64_t max_inflight_batches = 4;
+
+  // Has the server check every body's CRC-32C.
+  bool checksums = false;
+};
+
+struct StreamStats {
+  int64_t connects = 0;     // streams opened, the first included
+  int64_t resubmitted = 0;  // batches sent again: the connection broke or the server asked for it
+  int64_t batches = 0;      // answered with shards
+  int64_t buffers_out = 0;  // answers that arrive or that somebody holds, now
+};
+
+class PendingBatch;
+
+// The shards of one batch, to come. Copies are handles on the same batch. Thread-safe.
+class PendingShards {
+ public:
+  // Blocks until the batch is done. Tensors of the result are windows on one pooled buffer; streams
+  // that were not cut are too. May be asked again: the answer stays until the last handle goes.
+  // The server's status with its message; Unavailable, DeadlineExceeded: no answer within the
+  // deadline (the text says what stood in the way); Cancelled: Cancel, or the stream was closed.
+  absl::StatusOr<ShardResult> Wait() const;
+
+  bool done() const;
+
+  // Gives the batch up: Wait answers Cancelled, at once, unless the shards are there already. The
+  // batch's buffers are let go as soon as the connection lets go of them.
+  void Cancel() const;
+
+ private:
+  friend class ShardStream;
+  explicit PendingShards(std::shared_ptr<PendingBatch> batch) : batch_(std::move(batch)) {}
+  std::shared_ptr<PendingBatch> batch_;
+};
+
+// Thread-safe. One connection and one gRPC stream at a time.
+class ShardStream {
+ public:
+  // `address`: "host:port" or "unix:/path". Connects in the background: errors appear in the
+  // batches. InvalidArgument: an empty address, a limit below 1, a deadline that is not positive.
+  static absl::StatusOr<std::unique_ptr<ShardStream>> Open(absl::string_view address,
+                                                           StreamOptions options = {});
+
+  ~ShardStream();  // cancels what is not answered; pending handles stay valid
+
+  ShardStream(const ShardStream&) = delete;
+  ShardStream& operator=(const ShardStream&) = delete;
+
+  // Takes the batch (its buffers are shared, not copied, and must not change until it is done) and
+  // returns at once: it waits here, not at the server, while max_inflight_batches are under way.
+  // Callers that make batches faster than they Wait hold that memory.
+  // `ranks` empty = all. Refusals that need no server come through Wait too.
+  PendingShards Submit(Batch batch, Options options, std::optional<int64_t> cp_size,
+                       std::vector<int64_t> ranks = {});
+
+  StreamStats stats() const;
+
+ private:
+  class Impl;
+  explicit ShardStream(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  // gRPC's callbacks hold it too
+};
+
+}  // namespace cpshard

@@ -1,0 +1,40 @@
+// The connection of one ShardBatches stream: gRPC's channel, on a socket that can be cut. Why cut:
+// a peer that has stopped with a full socket keeps a cancelled call from ending, and with it the
+// buffers of its last write; the cancellation itself waits behind that write.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace cpshard {
+
+// Thread-safe. With its end the channel is of no more use: it does not reconnect.
+class StreamConnection {
+ public:
+  // Errors as ConnectSocket.
+  static absl::StatusOr<std::unique_ptr<StreamConnection>> Connect(const std::string& address,
+                                                                   absl::Duration patience);
+  ~StreamConnection();
+
+  StreamConnection(const StreamConnection&) = delete;
+  StreamConnection& operator=(const StreamConnection&) = delete;
+
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
+  // Ends the connection both ways, whatever is queued on it. Idempotent.
+  void Cut();
+
+ private:
+  StreamConnection(std::shared_ptr<grpc::Channel> channel, int socket)
+      : channel_(std::move(channel)), socket_(socket) {}
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const int socket_;  // a second descriptor: gRPC owns the first
+};
+
+}  // namespace cpshard

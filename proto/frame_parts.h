@@ -1,0 +1,35 @@
+// The two parts of a frame on the wire: the header, an ordinary message, and the body, the bytes of
+// its field 15. Used inside proto/ only.
+#pragma once
+
+#include <google/protobuf/message_lite.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/frames.h"
+
+namespace cpshard {
+
+// What a serialised begin or head may have, so that the other fields of the frame fit beside it.
+inline constexpr int64_t kMaxHeadBytes = kMaxHeaderBytes - 256;
+
+// Parses all of `message` but its body into `header` and returns the body: windows on `message`,
+// wherever between the fields it stands. Of several bodies the last one counts; those before it
+// are part of the header.
+// InvalidArgument, with the sizes: no message of this kind; a header over kMaxHeaderBytes, which is
+// seen before anything is parsed. `name` is for these texts.
+absl::StatusOr<FrameBody> ParseFrame(absl::Span<const Bytes> message, absl::string_view name,
+                                     google::protobuf::MessageLite* header);
+
+// Appends the tag and length of a field whose `size` bytes follow.
+void AppendFieldStart(int field, size_t size, std::string* message);
+
+// `header`, then the tag and length of a body of `body_size` bytes, unless that is 0.
+std::string EndHeader(std::string header, size_t body_size);
+
+}  // namespace cpshard

@@ -1,0 +1,140 @@
+// Frames of a ShardBatches stream: the small header is a message, the body stays where it is.
+//
+// Sending: a header string made here, then the body's bytes, together one valid message. Receiving:
+// the message as gRPC hands it over, in slices that lie anywhere; the header is parsed, the body is
+// returned as windows on those slices, in whatever order the fields stand. No byte of a body is
+// copied here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/exec/shard.h"
+#include "core/exec/shard_body.h"
+#include "core/plan/spec.h"
+#include "proto/options.h"
+#include "proto/tensor_places.h"
+
+namespace cpshard {
+
+namespace v1 {
+class BatchBegin;
+class ShardFrame;
+}  // namespace v1
+
+inline constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;  // of a frame without its body
+inline constexpr int64_t kMaxChunkBytes = int64_t{4} << 20;    // of the body of a frame
+inline constexpr int64_t kChunkBytes = int64_t{2} << 20;       // what this project sends
+
+using Bytes = absl::Span<const std::byte>;
+
+// The body of a received frame: windows on the message, none of them empty.
+struct FrameBody {
+  std::vector<Bytes> pieces;
+  int64_t size = 0;
+};
+
+// Head of a batch, validated.
+struct BatchBegin {
+  Options options;
+  std::optional<int64_t> cp_size;
+  std::vector<int64_t> ranks;  // resolved: never empty
+  BatchSpec spec;
+  std::vector<TensorPlace> places;  // one per spec.tensors; inside total_bytes, not overlapping
+  int64_t total_bytes = 0;
+};
+
+// --- loader to server ----------------------------------------------------------------------------
+
+struct BatchFrame {
+  uint64_t batch_id = 0;
+  uint32_t frame_seq = 0;
+  std::shared_ptr<const v1::BatchBegin> begin;  // nullptr in later frames
+  uint64_t offset = 0;
+  bool last = false;
+  std::optional<uint32_t> crc32c;
+  bool cancel = false;
+  FrameBody body;
+};
+
+// InvalidArgument, with the sizes: the message is no BatchFrame, or its header is over
+// kMaxHeaderBytes. The message must outlive the frame's body.
+absl::StatusOr<BatchFrame> DecodeBatchFrame(absl::Span<const Bytes> message);
+
+// What DecodeShardBatchRequest refuses, and a total_bytes that is not the end of the last tensor
+// (or that rounded up to 64). Nothing of the size of the batch is allocated.
+absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Limits& limits);
+
+// A serialised BatchBegin. ResourceExhausted: over kMaxHeaderBytes, less a little. InvalidArgument:
+// a cp_size, rank, name or text that has no place on the wire.
+absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin);
+
+// The header of a frame whose body of `body_size` bytes follows; frame.body and frame.begin do not
+// count, `begin` is what EncodeBatchBegin made (empty in later frames).
+std::string EncodeBatchFrame(const BatchFrame& frame, absl::string_view begin, size_t body_size);
+
+// --- server to loader ----------------------------------------------------------------------------
+
+struct Credit {
+  int64_t bytes = 0;
+  int64_t batches = 0;
+};
+
+// Why a batch failed, and after how long the same one may succeed (absent: never).
+struct BatchError {
+  absl::Status status;
+  std::optional<int64_t> retry_after_ms;
+};
+
+struct AnswerBegin {
+  int64_t num_shards = 0;
+  int64_t total_bytes = 0;
+  std::vector<Notice> notices;
+};
+
+// Shards as an answer names them: tensors are windows on the answer buffer.
+struct ShardFrame {
+  uint64_t batch_id = 0;
+  uint32_t frame_seq = 0;
+  std::optional<AnswerBegin> begin;
+  int64_t num_shards = 0;  // heads in this frame
+  uint64_t offset = 0;
+  bool last = false;
+  std::optional<Credit> credit;
+  std::optional<BatchError> error;
+  bool draining = false;
+  FrameBody body;
+  std::shared_ptr<const v1::ShardFrame> message;  // what ReadShards reads
+};
+
+// InvalidArgument: as of DecodeBatchFrame, and sizes that no answer has.
+absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message);
+
+// The shards that `frames` (those of one answer that had heads, in order) name, as windows on the
+// complete answer buffer. InvalidArgument: what cannot be.
+absl::StatusOr<std::vector<RankShard>> ReadShards(absl::Span<const ShardFrame> frames,
+                                                  const Buffer& answer);
+
+// An answer, ready to be cut into frames: serialised heads, each at most kMaxHeaderBytes less a
+// little, and the body. Layout arrays of more than 16 KiB are in the body.
+struct Answer {
+  std::vector<std::string> heads;  // never empty; the first one holds the begin
+  ShardBody body;                  // with the large arrays of layouts at its end
+};
+// ResourceExhausted: the pool. InvalidArgument, with the sizes: entries of one rank, or notices,
+// that no head can hold.
+absl::StatusOr<Answer> EncodeAnswer(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                    uint64_t digest, ShardBody body, BufferPool& pool);
+
+// The header of a frame whose body of `body_size` bytes follows; `head` is one of Answer::heads or
+// empty. frame.begin, frame.body, frame.num_shards and frame.message do not count.
+std::string EncodeShardFrame(const ShardFrame& frame, absl::string_view head, size_t body_size);
+
+}  // namespace cpshard

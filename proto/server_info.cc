@@ -1,0 +1,79 @@
+#include "cpshard/v1/service.pb.h"
+#include "proto/codec.h"
+#include "proto/frames.h"
+
+namespace cpshard {
+namespace {
+
+void EncodeLimits(const ServerInfo& info, v1::Limits* limits) {
+  limits->set_max_unary_bytes(kMaxUnaryBytes);
+  limits->set_max_message_bytes(kMaxMessageBytes);
+  limits->set_max_batch_bytes(info.limits.max_batch_bytes);
+  limits->set_max_tensors(info.limits.max_tensors);
+  limits->set_max_dims(info.limits.max_dims);
+  limits->set_max_name_bytes(info.limits.max_name_bytes);
+  limits->set_max_ranks(info.limits.max_ranks);
+  limits->set_max_inflight_bytes(info.stream_limits.max_inflight_bytes);
+  limits->set_max_inflight_batches(info.stream_limits.max_inflight_batches);
+  limits->set_max_chunk_bytes(info.max_chunk_bytes);
+  limits->set_max_header_bytes(kMaxHeaderBytes);
+}
+
+void EncodeCounters(const Counters& counters, v1::Counters* message) {
+  message->set_buffers_out(counters.buffers_out);
+  message->set_bytes_out(counters.bytes_out);
+  message->set_connections(counters.connections);
+  message->set_streams(counters.streams);
+  message->set_batches(counters.batches);
+  message->set_batches_sharded(counters.batches_sharded);
+  message->set_batches_refused(counters.batches_refused);
+  message->set_streams_stalled(counters.streams_stalled);
+  message->set_connections_refused(counters.connections_refused);
+}
+
+Counters DecodeCounters(const v1::Counters& message) {
+  Counters counters;
+  counters.buffers_out = message.buffers_out();
+  counters.bytes_out = message.bytes_out();
+  counters.connections = message.connections();
+  counters.streams = message.streams();
+  counters.batches = message.batches();
+  counters.batches_sharded = message.batches_sharded();
+  counters.batches_refused = message.batches_refused();
+  counters.streams_stalled = message.streams_stalled();
+  counters.connections_refused = message.connections_refused();
+  return counters;
+}
+
+}  // namespace
+
+void EncodeServerInfo(const ServerInfo& info, v1::GetServerInfoReply* message) {
+  message->set_version(info.version);
+  message->set_instance_id(info.instance_id);
+  EncodeLimits(info, message->mutable_limits());
+  for (const std::string& layout : info.layouts) message->add_layouts(layout);
+  for (const std::string& capability : info.capabilities) message->add_capabilities(capability);
+  message->set_executor(info.executor);
+  EncodeCounters(info.counters, message->mutable_counters());
+}
+
+ServerInfo DecodeServerInfo(const v1::GetServerInfoReply& message) {
+  ServerInfo info;
+  info.version = message.version();
+  info.instance_id = message.instance_id();
+  const v1::Limits& limits = message.limits();
+  info.limits.max_batch_bytes = limits.max_batch_bytes();
+  info.limits.max_tensors = limits.max_tensors();
+  info.limits.max_dims = limits.max_dims();
+  info.limits.max_name_bytes = limits.max_name_bytes();
+  info.limits.max_ranks = limits.max_ranks();
+  info.stream_limits = {limits.max_inflight_bytes(), limits.max_inflight_batches()};
+  info.max_chunk_bytes = limits.max_chunk_bytes();
+  info.layouts.assign(message.layouts().begin(), message.layouts().end());
+  info.capabilities.assign(message.capabilities().begin(), message.capabilities().end());
+  info.executor = message.executor();
+  info.counters = DecodeCounters(message.counters());
+  return info;
+}
+
+}  // namespace cpshard

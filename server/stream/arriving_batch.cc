@@ -1,0 +1,165 @@
+#include "server/stream/arriving_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/batch/crc32c.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard {
+namespace {
+
+// Where the last of the streams that the plan reads ends.
+int64_t EndOf(const std::vector<std::string>& names, const BatchBegin& begin) {
+  int64_t end = 0;
+  for (size_t i = 0; i < begin.places.size(); ++i) {
+    const bool is_read =
+        std::find(names.begin(), names.end(), begin.spec.tensors[i].name) != names.end();
+    if (is_read) end = std::max(end, begin.places[i].offset + begin.places[i].nbytes);
+  }
+  return end;
+}
+
+}  // namespace
+
+ArrivingBatch::ArrivingBatch(BatchBegin begin, Sharder sharder, const Limits& limits)
+    : begin_(std::move(begin)),
+      sharder_(std::move(sharder)),
+      limits_(limits),
+      needs_(sharder_.Needs(begin_.spec)),
+      needs_end_(EndOf(needs_, begin_)),
+      digest_order_(DigestOrder(begin_.spec.tensors)) {
+  batch_.scalars = begin_.spec.scalars;
+}
+
+absl::StatusOr<std::unique_ptr<ArrivingBatch>> ArrivingBatch::Begin(BatchBegin begin,
+                                                                    const Limits& limits,
+                                                                    BufferPool& pool) {
+  CPSHARD_ASSIGN_OR_RETURN(Sharder sharder, begin.options.MakeSharder());
+  std::unique_ptr<ArrivingBatch> batch(
+      new ArrivingBatch(std::move(begin), std::move(sharder), limits));
+  if (batch->needs_.empty()) CPSHARD_RETURN_IF_ERROR(batch->Plan());
+  CPSHARD_ASSIGN_OR_RETURN(batch->buffer_, pool.Allocate(batch->begin_.total_bytes));
+  const std::vector<TensorSpec>& specs = batch->begin_.spec.tensors;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const TensorPlace& place = batch->begin_.places[i];
+    batch->batch_.tensors.push_back(
+        {specs[i], place.nbytes > 0 ? batch->buffer_.Slice(place.offset, place.nbytes) : Buffer()});
+  }
+  CPSHARD_RETURN_IF_ERROR(batch->PlanWhenPossible());  // values without bytes are there already
+  return batch;
+}
+
+absl::Status ArrivingBatch::Land(const BatchFrame& frame) {
+  CPSHARD_RETURN_IF_ERROR(CheckPlace(frame));
+  if (frame.crc32c) CPSHARD_RETURN_IF_ERROR(CheckCrc(frame));
+  last_body_at_ = landed_;
+  ++next_seq_;
+  CopyIn(frame.body);
+  return PlanWhenPossible();
+}
+
+absl::Status ArrivingBatch::CheckPlace(const BatchFrame& frame) const {
+  if (frame.frame_seq < next_seq_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "frame_seq ", frame.frame_seq, " came again or out of order; expected ", next_seq_));
+  }
+  if (frame.frame_seq > next_seq_) {
+    return absl::DataLossError(absl::StrCat("a frame is missing: frame_seq ", frame.frame_seq,
+                                            " came, expected ", next_seq_));
+  }
+  const int64_t size = frame.body.size;
+  const int64_t left = begin_.total_bytes - landed_;
+  if (size > kMaxChunkBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the body of frame_seq ", frame.frame_seq,
+                                                   " has ", size, " bytes; at most ",
+                                                   kMaxChunkBytes, " are allowed"));
+  }
+  if (size > 0 && frame.offset != static_cast<uint64_t>(landed_)) {
+    return absl::InvalidArgumentError(absl::StrCat("the body of frame_seq ", frame.frame_seq,
+                                                   " is for offset ", frame.offset,
+                                                   ", but the one before ended at ", landed_));
+  }
+  if (size > left) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the body of frame_seq ", frame.frame_seq, " has ", size, " bytes, but only ",
+                     left, " of total_bytes ", begin_.total_bytes, " are missing"));
+  }
+  if (size % kBufferAlignment != 0 && size != left) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the body of frame_seq ", frame.frame_seq, " has ", size,
+        " bytes, which is not a multiple of 64, and is not the end of the ", begin_.total_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ArrivingBatch::CheckCrc(const BatchFrame& frame) const {
+  const size_t size = landed_ - last_body_at_;
+  const uint32_t crc = Crc32c({buffer_.data() + last_body_at_, size});
+  if (crc == *frame.crc32c) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat(
+      "the body before frame_seq %d (bytes %d to %d) has crc32c 0x%08x, sent was 0x%08x; send the "
+      "batch again",
+      frame.frame_seq, last_body_at_, landed_, crc, *frame.crc32c));
+}
+
+void ArrivingBatch::CopyIn(const FrameBody& body) {
+  for (const Bytes& piece : body.pieces) {
+    std::memcpy(buffer_.data() + landed_, piece.data(), piece.size());
+    landed_ += static_cast<int64_t>(piece.size());
+    FollowWithDigest();  // piece by piece: what was just written is still in the cache
+  }
+}
+
+// Tensors enter the digest in the order of their names, as far as they have landed.
+void ArrivingBatch::FollowWithDigest() {
+  for (; digested_tensors_ < digest_order_.size(); ++digested_tensors_, digested_bytes_ = -1) {
+    const size_t i = digest_order_[digested_tensors_];
+    const TensorPlace& place = begin_.places[i];
+    const int64_t there = std::clamp<int64_t>(landed_ - place.offset, 0, place.nbytes);
+    if (digested_bytes_ < 0) {
+      digest_.BeginTensor(begin_.spec.tensors[i]);
+      digested_bytes_ = 0;
+    }
+    digest_.AddBytes(batch_.tensors[i].bytes().subspan(digested_bytes_, there - digested_bytes_));
+    digested_bytes_ = there;
+    if (there < place.nbytes) return;
+  }
+}
+
+absl::Status ArrivingBatch::PlanWhenPossible() {
+  return plan_ || landed_ < needs_end_ ? absl::OkStatus() : Plan();
+}
+
+absl::Status ArrivingBatch::Plan() {
+  PlanValues values;
+  for (const std::string& name : needs_) {
+    const Tensor* tensor = batch_.FindTensor(name);
+    if (tensor == nullptr) continue;  // absent is for the layout to judge
+    CPSHARD_ASSIGN_OR_RETURN(IntTensor ints, ReadInts(*tensor));
+    values.emplace(name, std::move(ints));
+  }
+  CPSHARD_ASSIGN_OR_RETURN(ShardPlan plan, sharder_.Plan(begin_.spec, values));
+  CPSHARD_ASSIGN_OR_RETURN(output_bytes_, CheckedOutputBytes(plan, begin_.ranks, limits_));
+  plan_ = std::move(plan);
+  return absl::OkStatus();
+}
+
+absl::Status ArrivingBatch::CheckComplete() const {
+  if (landed_ == begin_.total_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the last frame has come, but only ", landed_,
+                                                 " of total_bytes ", begin_.total_bytes));
+}
+
+absl::StatusOr<Answer> ArrivingBatch::MakeAnswer(Executor& executor, BufferPool& pool) {
+  FollowWithDigest();  // tensors without bytes at the end of the order
+  CPSHARD_ASSIGN_OR_RETURN(ShardBody body,
+                           ViewShards(*plan_, batch_, begin_.ranks, executor, pool));
+  return EncodeAnswer(*plan_, begin_.ranks, digest_.Finish(), std::move(body), pool);
+}
+
+}  // namespace cpshard

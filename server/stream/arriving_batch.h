@@ -1,0 +1,74 @@
+// A batch on its way in. Its bytes land once, in one pooled buffer; plan and digest follow the
+// arrival, so that a batch that cannot be sharded is refused as early as it can be known.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/batch/batch.h"
+#include "core/batch/digest.h"
+#include "core/exec/executor.h"
+#include "proto/frames.h"
+
+namespace cpshard {
+
+// Not thread-safe: frames come one after the other.
+class ArrivingBatch {
+ public:
+  // Plans, where the layout reads no values, then takes the batch buffer.
+  // What the plan refuses; InvalidArgument: the shards would be over limits.max_batch_bytes;
+  // ResourceExhausted: the pool.
+  static absl::StatusOr<std::unique_ptr<ArrivingBatch>> Begin(BatchBegin begin,
+                                                              const Limits& limits,
+                                                              BufferPool& pool);
+
+  // One frame, the first included. InvalidArgument: frame_seq, offset or the body's size is not
+  // what must come next; DataLoss: a frame is missing, or a checksum does not match; and what
+  // planning refuses once the values it reads have landed.
+  absl::Status Land(const BatchFrame& frame);
+
+  // After the last frame. InvalidArgument: bytes are missing.
+  absl::Status CheckComplete() const;
+
+  // Precondition: CheckComplete passed. The answer shares the batch's memory; this object may go.
+  absl::StatusOr<Answer> MakeAnswer(Executor& executor, BufferPool& pool);
+
+  int64_t total_bytes() const { return begin_.total_bytes; }
+  int64_t output_bytes() const { return output_bytes_; }  // of all shards; 0 before the plan
+  int64_t landed_bytes() const { return landed_; }
+  uint32_t frames() const { return next_seq_; }
+
+ private:
+  ArrivingBatch(BatchBegin begin, Sharder sharder, const Limits& limits);
+
+  absl::Status CheckPlace(const BatchFrame& frame) const;
+  absl::Status CheckCrc(const BatchFrame& frame) const;
+  void CopyIn(const FrameBody& body);
+  void FollowWithDigest();
+  absl::Status PlanWhenPossible();
+  absl::Status Plan();
+
+  const BatchBegin begin_;
+  const Sharder sharder_;
+  const Limits limits_;
+  const std::vector<std::string> needs_;
+  int64_t needs_end_ = 0;  // the plan's values have landed when so many bytes have
+  std::optional<ShardPlan> plan_;
+  int64_t output_bytes_ = 0;
+
+  Buffer buffer_;
+  Batch batch_;  // windows on buffer_
+  uint32_t next_seq_ = 0;
+  int64_t landed_ = 0;
+  int64_t last_body_at_ = 0;  // where the body before this frame's begins
+
+  BatchDigest digest_;
+  const std::vector<size_t> digest_order_;
+  size_t digested_tensors_ = 0;
+  int64_t digested_bytes_ = -1;  // of the tensor under way; -1: not begun
+};
+
+}  // namespace cpshard

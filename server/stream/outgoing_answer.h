@@ -1,0 +1,54 @@
+// What a batch is answered with, cut into frames as the stream takes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "proto/frames.h"
+
+namespace cpshard {
+
+// One message to send: the header, then the pieces of the body.
+struct OutFrame {
+  std::string header;
+  std::vector<Buffer> body;
+  int64_t body_bytes = 0;
+};
+
+// Movable. Not thread-safe.
+class OutgoingAnswer {
+ public:
+  // `credit` is returned with the last frame.
+  OutgoingAnswer(uint64_t batch_id, Answer answer, Credit credit);
+  // `seq`: frames of shards that went before under the id; the error makes them void.
+  OutgoingAnswer(uint64_t batch_id, BatchError error, Credit credit, uint32_t seq = 0);
+
+  // The next frame. Precondition: !done().
+  OutFrame Next();
+
+  bool done() const { return done_; }
+  uint32_t next_seq() const { return next_seq_; }
+  uint64_t batch_id() const { return batch_id_; }
+  bool is_error() const { return std::holds_alternative<BatchError>(content_); }
+  int64_t bytes() const;         // of the body, not handed out yet
+  int64_t copied_bytes() const;  // of the body, in memory of its own
+
+ private:
+  // Takes up to `size` bytes of the body.
+  std::vector<Buffer> Take(int64_t size);
+
+  uint64_t batch_id_;
+  Credit credit_;
+  std::variant<Answer, BatchError> content_;
+  uint32_t next_seq_ = 0;
+  size_t next_head_ = 0;
+  size_t piece_ = 0;        // the piece that is being sent ...
+  size_t piece_taken_ = 0;  // ... and how much of it is gone
+  int64_t sent_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace cpshard

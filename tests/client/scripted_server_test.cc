@@ -1,0 +1,243 @@
+// The stream client against a server that does what the test tells it, right or wrong.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "client/shard_stream.h"
+#include "cpshard/v1/service.grpc.pb.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Stream = grpc::ServerReaderWriter<v1::ShardFrame, v1::BatchFrame>;
+
+// Every stream that a client opens runs the next script; after the last one, the last one again.
+class ScriptedServer final : public v1::ShardService::Service {
+ public:
+  using Script = std::function<grpc::Status(Stream*)>;
+
+  explicit ScriptedServer(std::vector<Script> scripts) : scripts_(std::move(scripts)) {
+    char folder[] = "/tmp/cpshard-test-XXXXXX";
+    folder_ = mkdtemp(folder);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~ScriptedServer() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    std::system(("rm -rf " + folder_).c_str());
+  }
+
+  std::string address() const { return "unix:" + folder_ + "/s"; }
+
+  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
+                             v1::GetServerInfoReply* reply) override {
+    reply->mutable_limits()->set_max_batch_bytes(1 << 20);
+    reply->mutable_limits()->set_max_inflight_bytes(64 << 20);
+    reply->mutable_limits()->set_max_inflight_batches(16);
+    reply->mutable_limits()->set_max_chunk_bytes(4 << 20);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ShardBatches(grpc::ServerContext*, Stream* stream) override {
+    size_t next;
+    {
+      absl::MutexLock lock(&mutex_);
+      next = std::min(streams_++, scripts_.size() - 1);
+    }
+    return scripts_[next](stream);
+  }
+
+ private:
+  const std::vector<Script> scripts_;
+  std::string folder_;
+  absl::Mutex mutex_;
+  size_t streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Reads frames until `count` batches are complete; their ids.
+std::vector<uint64_t> Receive(Stream* stream, size_t count) {
+  std::vector<uint64_t> ids;
+  v1::BatchFrame frame;
+  while (ids.size() < count && stream->Read(&frame)) {
+    if (frame.last()) ids.push_back(frame.batch_id());
+  }
+  return ids;
+}
+
+// Shards of nothing: complete and right.
+v1::ShardFrame Nothing(uint64_t id) {
+  v1::ShardFrame frame;
+  frame.set_batch_id(id);
+  frame.mutable_begin();
+  frame.set_last(true);
+  return frame;
+}
+
+v1::ShardFrame Refusal(uint64_t id, grpc::StatusCode code, const std::string& text) {
+  v1::ShardFrame frame;
+  frame.set_batch_id(id);
+  frame.mutable_status()->set_code(code);
+  frame.mutable_status()->set_message(text);
+  return frame;
+}
+
+// Answers whatever comes until the client hangs up.
+grpc::Status AnswerAll(Stream* stream) {
+  v1::BatchFrame frame;
+  while (stream->Read(&frame)) {
+    if (frame.last()) stream->Write(Nothing(frame.batch_id()));
+  }
+  return grpc::Status::OK;
+}
+
+class ScriptedServerTest : public testing::Test {
+ protected:
+  void Serve(std::vector<ScriptedServer::Script> scripts) {
+    server_ = std::make_unique<ScriptedServer>(std::move(scripts));
+    stream_ = ShardStream::Open(server_->address(), {.deadline = absl::Seconds(20)}).value();
+  }
+
+  PendingShards Submit() { return stream_->Submit(Batch(), Options(), 2); }
+
+  // The first stream breaks the answer to the first of two batches; the second one is right.
+  absl::Status StatusAfter(std::function<void(Stream*, uint64_t)> break_it) {
+    Serve({[break_it](Stream* stream) {
+             break_it(stream, Receive(stream, 2).at(0));
+             Receive(stream, 1);  // until the client has hung up
+             return grpc::Status::OK;
+           },
+           AnswerAll});
+    const PendingShards broken = Submit(), other = Submit();
+    EXPECT_TRUE(other.Wait().ok()) << other.Wait().status();
+    EXPECT_EQ(stream_->stats().connects, 2);
+    return broken.Wait().status();
+  }
+
+  std::unique_ptr<ScriptedServer> server_;
+  std::unique_ptr<ShardStream> stream_;  // goes first
+};
+
+TEST_F(ScriptedServerTest, ABrokenAnswerFailsItsBatchAndTheOthersGoOverANewConnection) {
+  const absl::Status status = StatusAfter([](Stream* stream, uint64_t id) {
+    v1::ShardFrame frame = Nothing(id);
+    frame.set_last(false);
+    frame.mutable_begin()->set_total_bytes(3);
+    stream->Write(frame);
+    v1::ShardFrame body;
+    body.set_batch_id(id);
+    body.set_frame_seq(1);
+    body.set_body("four");
+    stream->Write(body);
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("4 bytes at 0 leave the buffer of 3"));
+}
+
+TEST_F(ScriptedServerTest, AnAnswerOfASizeThatCannotBeIsBroken) {
+  const absl::Status status = StatusAfter([](Stream* stream, uint64_t id) {
+    v1::ShardFrame frame = Nothing(id);
+    frame.set_last(false);
+    frame.mutable_begin()->set_total_bytes(uint64_t{1} << 40);
+    stream->Write(frame);
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1099511627776"));
+}
+
+TEST_F(ScriptedServerTest, AnAnswerToABatchThatIsNotThereBreaksTheConnectionAlone) {
+  EXPECT_TRUE(
+      StatusAfter([](Stream* stream, uint64_t id) { stream->Write(Nothing(id + 999)); }).ok());
+}
+
+TEST_F(ScriptedServerTest, AStreamThatIsEndedWithOkIsOpenedAgain) {
+  Serve({[](Stream* stream) {
+           Receive(stream, 1);
+           return grpc::Status::OK;
+         },
+         AnswerAll});
+  const PendingShards batch = Submit();
+  EXPECT_TRUE(batch.Wait().ok()) << batch.Wait().status();
+  EXPECT_EQ(stream_->stats().resubmitted, 1);
+}
+
+TEST_F(ScriptedServerTest, ARefusalWithATimeIsTriedAgainOnTheSameStream) {
+  Serve({[](Stream* stream) {
+    v1::ShardFrame refusal = Refusal(Receive(stream, 1).at(0), grpc::RESOURCE_EXHAUSTED, "full");
+    refusal.mutable_status()->set_retry_after_ms(30);
+    stream->Write(refusal);
+    return AnswerAll(stream);
+  }});
+  const PendingShards batch = Submit();
+  EXPECT_TRUE(batch.Wait().ok()) << batch.Wait().status();
+  EXPECT_EQ(stream_->stats().resubmitted, 1);
+  EXPECT_EQ(stream_->stats().connects, 1);
+}
+
+TEST_F(ScriptedServerTest, AFinalRefusalIsTheServersStatusAndText) {
+  Serve({[](Stream* stream) {
+    stream->Write(Refusal(Receive(stream, 1).at(0), grpc::DATA_LOSS, "crc32c does not match"));
+    return AnswerAll(stream);
+  }});
+  EXPECT_EQ(Submit().Wait().status(), absl::DataLossError("crc32c does not match"));
+  EXPECT_TRUE(Submit().Wait().ok());
+}
+
+TEST_F(ScriptedServerTest, AStatusThatWillNotChangeEndsTheBatchesAndTheNextOneTriesAgain) {
+  Serve({[](Stream* stream) {
+           Receive(stream, 2);
+           return grpc::Status(grpc::PERMISSION_DENIED, "not you");
+         },
+         AnswerAll});
+  const PendingShards first = Submit(), second = Submit();
+  EXPECT_EQ(first.Wait().status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(second.Wait().status().message()), HasSubstr("not you"));
+  EXPECT_TRUE(Submit().Wait().ok());
+}
+
+TEST_F(ScriptedServerTest, AServerWithoutTheMethodsIsNoServer) {
+  class Other final : public v1::ShardService::Service {};  // everything is UNIMPLEMENTED
+  char folder[] = "/tmp/cpshard-test-XXXXXX";
+  const std::string path = std::string(mkdtemp(folder)) + "/s";
+  Other other;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
+  builder.RegisterService(&other);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  stream_ = ShardStream::Open("unix:" + path).value();
+  EXPECT_EQ(Submit().Wait().status().code(), absl::StatusCode::kUnimplemented);
+  stream_.reset();
+  server->Shutdown(std::chrono::system_clock::now());
+  std::system(("rm -rf " + std::string(folder)).c_str());
+}
+
+TEST_F(ScriptedServerTest, AfterADrainTheNextBatchGoesOverANewConnection) {
+  Serve({[](Stream* stream) {
+           const uint64_t id = Receive(stream, 1).at(0);
+           v1::ShardFrame draining;
+           draining.set_draining(true);
+           stream->Write(draining);
+           stream->Write(Nothing(id));
+           Receive(stream, 1);  // until the client has hung up
+           return grpc::Status::OK;
+         },
+         AnswerAll});
+  EXPECT_TRUE(Submit().Wait().ok());
+  EXPECT_TRUE(Submit().Wait().ok());
+  EXPECT_EQ(stream_->stats().connects, 2);
+}
+
+}  // namespace
+}  // namespace cpshard

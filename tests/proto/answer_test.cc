@@ -1,0 +1,156 @@
+// What EncodeAnswer makes of a plan, read back and compared with what MakeShards and the plan say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "tests/proto/answers.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(AnswerTest, ShardsSurviveTheWire) {
+  MakePlan(13, 4);
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->heads.size(), 1u);
+  const v1::ShardFrame message = Generic(*answer);
+  EXPECT_EQ(message.begin().num_shards(), 4u);
+  EXPECT_EQ(static_cast<int64_t>(message.begin().total_bytes()), answer->body.size);
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, NoticesComeWithTheBegin) {
+  MakePlan(8, 2);
+  plan_.notices = {{"code", "text"}, {"other", ""}};
+  const auto answer = Encode();
+  const auto frames = FramesOf(answer->heads);
+  ASSERT_TRUE(frames.at(0).begin);
+  EXPECT_EQ(frames[0].begin->notices, plan_.notices);
+}
+
+TEST_F(AnswerTest, OnlyTheRanksThatWereAskedForAreAnswered) {
+  MakePlan(13, 4);
+  ranks_ = {3, 1};
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, ManyRanksWithManyStreamsTakeSeveralHeads) {
+  MakePlan(1000, 64, 200);
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  // 200 entries of at least 12 bytes in each of 64 shards.
+  EXPECT_GE(answer->heads.size(), 200u * 12 * 64 / 65536);
+  for (size_t i = 0; i + 1 < answer->heads.size(); ++i) {
+    EXPECT_GT(answer->heads[i].size(), 32u << 10) << "of head " << i;
+  }
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, ASmallLayoutStaysInItsHead) {
+  MakePlan(100, 2);
+  ReportPositions();
+  const auto answer = Encode();
+  const v1::ShardFrame message = Generic(*answer);
+  for (const v1::Shard& shard : message.shards()) {
+    EXPECT_EQ(shard.entries_size(), NumEntries());
+    EXPECT_EQ(shard.layout().input_token_stream_positions().values_size(), 200);
+  }
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, ALargeLayoutLeavesItsArraysInTheBody) {
+  MakePlan(9001, 4);
+  const int64_t shards_end = PlaceShards(plan_, ranks_).size;
+  ReportPositions();
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const Buffer body = Joined(answer->body);
+  std::set<uint64_t> positions, indices;
+  const v1::ShardFrame message = Generic(*answer);
+  for (const v1::Shard& shard : message.shards()) {
+    const v1::ShardLayout& layout = shard.layout();
+    EXPECT_LT(layout.ByteSizeLong(), 100u);
+    EXPECT_TRUE(layout.has_input_row_shape() && layout.has_local_token_global_indices());
+    EXPECT_EQ(layout.original_seq_len(), 9001);
+    for (const v1::Entry& entry : shard.entries()) {
+      if (!absl::StartsWith(entry.name(), "_layout.")) continue;
+      EXPECT_EQ(entry.dtype(), v1::DTYPE_I64);
+      EXPECT_EQ(entry.offset() % 64, 0u);
+      EXPECT_GE(static_cast<int64_t>(entry.offset()), shards_end);
+      const auto value = [&](size_t i) {
+        int64_t value = 0;
+        std::memcpy(&value, body.data() + entry.offset() + 8 * i, 8);
+        return value;
+      };
+      if (entry.name() == "_layout.input_token_stream_positions") {
+        positions.insert(entry.offset());
+        EXPECT_EQ(entry.nbytes(), 2u * 9001 * 8);
+        EXPECT_EQ(value(9000), 9000);  // the end of row 0,
+        EXPECT_EQ(value(9001), 0);     // and the start of row 1
+      } else if (entry.name() == "_layout.local_token_global_indices") {
+        indices.insert(entry.offset());
+        // 9001 columns are padded to 9008: 2252 a rank.
+        EXPECT_EQ(entry.nbytes(), 2252u * 8);
+        EXPECT_EQ(value(5), 2252 * layout.cp_rank() + 5);
+      } else if (entry.name() == "_layout.runs") {
+        EXPECT_EQ(entry.dims(1), 2);
+        EXPECT_EQ(value(0), 2252 * layout.cp_rank());
+        EXPECT_EQ(value(1), 2252);
+      }
+    }
+  }
+  EXPECT_EQ(positions.size(), 1u) << "the same for all ranks, so written once";
+  EXPECT_EQ(indices.size(), 4u);
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, ALayoutOf16KibibytesIsTheLastThatStaysInItsHead) {
+  for (int64_t columns = 7000; columns < 9000; columns += 100) {
+    MakePlan(columns, 1);
+    plan_.chunks[0].report.indices = Report::Indices::kI64;
+    v1::ShardLayout whole;  // the indices 0 ... padded - 1, and one run of all of them
+    const int64_t padded = plan_.chunks[0].padded_len;
+    whole.set_cp_size(1);
+    whole.set_batch_digest(kAnswerDigest);
+    whole.set_original_seq_len(columns);
+    whole.set_padded_seq_len(padded);
+    whole.mutable_local_token_global_indices()->add_shape(padded);
+    for (int64_t i = 0; i < padded; ++i) {
+      whole.mutable_local_token_global_indices()->add_values(i);
+    }
+    whole.add_runs()->set_length(padded);
+    const auto answer = Encode();
+    const v1::Shard shard = Generic(*answer).shards(0);
+    EXPECT_EQ(shard.entries_size() == NumEntries(), whole.ByteSizeLong() <= 16384) << columns;
+    ExpectEverythingSurvives(*answer);
+  }
+}
+
+TEST_F(AnswerTest, EntriesOfOneRankThatNoHeadHoldsAreRefusedWithTheirNumbers) {
+  MakePlan(8, 2);
+  plan_.scalars = {{"large", std::string(66000, 'x')}};
+  const absl::Status status = Encode().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* text : {"rank 0", "66", "65280"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+}
+
+TEST_F(AnswerTest, AnAnswerWithoutMemoryForItsLayoutsIsRefused) {
+  MakePlan(9001, 4);
+  ReportPositions();
+  auto body = ViewShards(plan_, batch_, ranks_, *executor_, pool_);
+  BufferPool small({.max_bytes = 4096});
+  EXPECT_EQ(EncodeAnswer(plan_, ranks_, kAnswerDigest, *std::move(body), small).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace cpshard

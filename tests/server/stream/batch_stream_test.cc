@@ -1,0 +1,314 @@
+// What a stream takes, answers and refuses; its transport is elsewhere.
+#include "server/stream/batch_stream.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/stream/stream_peer.h"
+
+namespace cpshard {
+namespace {
+
+constexpr char kContiguous[] = R"({"contiguous": {}, "padding_token_id": 7})";
+constexpr char kRoundRobin[] = R"({"round_robin": {}, "padding_token_id": 7})";
+
+class BatchStreamTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    if (peer == nullptr) return;
+    peer->Work();
+    peer->Receive();
+    EXPECT_EQ(peer->pool.stats().buffers_out, 0u);
+    EXPECT_EQ(peer->counters.batches, 0);
+    peer->stream.reset();
+    EXPECT_EQ(peer->counters.streams, 0);
+  }
+
+  void Connect(StreamLimits limits = {}, size_t pool_bytes = size_t{1} << 30) {
+    peer = std::make_unique<StreamPeer>(limits, pool_bytes);
+  }
+
+  std::unique_ptr<StreamPeer> peer = std::make_unique<StreamPeer>();
+};
+
+TEST_F(BatchStreamTest, AnswersABatchOfOneFrame) {
+  const Batch batch = peer->MakeBatch(10);
+  const auto frames = peer->FramesOf(3, batch, kRoundRobin, 2);
+  ASSERT_EQ(frames.size(), 1u);
+  peer->SendAll(frames);
+  peer->ExpectShards(3, batch, kRoundRobin, 2);
+  EXPECT_EQ(peer->replies[3].credit.batches, 1);
+  EXPECT_EQ(peer->counters.batches_sharded, 1);
+}
+
+TEST_F(BatchStreamTest, AnswersABatchOfManyFrames) {
+  const Batch batch = peer->MakeBatch(4000);
+  const auto frames = peer->FramesOf(1, batch, kContiguous, 4, 64 * 100);
+  ASSERT_GT(frames.size(), 10u);
+  peer->SendAll(frames);
+  peer->ExpectShards(1, batch, kContiguous, 4);
+}
+
+TEST_F(BatchStreamTest, CutsALargeAnswerIntoFramesOfTwoMiB) {
+  const Batch batch = peer->MakeBatch(200'000);
+  peer->SendAll(peer->FramesOf(1, batch, kContiguous, 4));
+  peer->ExpectShards(1, batch, kContiguous, 4);
+  for (const ShardFrame& frame : peer->replies[1].frames) {
+    EXPECT_EQ(frame.offset % 64, 0u);
+    EXPECT_LE(frame.body.size, kChunkBytes);
+  }
+  EXPECT_GE(peer->replies[1].frames.size(), 4u);
+}
+
+TEST_F(BatchStreamTest, KeepsBatchesApartWhoseFramesAlternate) {
+  const Batch a = peer->MakeBatch(1000, 1), b = peer->MakeBatch(1000, 2);
+  const auto of_a = peer->FramesOf(1, a, kContiguous, 2, 1024);
+  const auto of_b = peer->FramesOf(2, b, kRoundRobin, 4, 1024);
+  for (size_t i = 0; i < of_a.size(); ++i) {
+    peer->Send(of_a[i]);
+    peer->Send(of_b[i]);
+  }
+  peer->ExpectShards(1, a, kContiguous, 2);
+  peer->ExpectShards(2, b, kRoundRobin, 4);
+}
+
+TEST_F(BatchStreamTest, AnswersTheBatchThatIsCompleteFirst) {
+  const Batch a = peer->MakeBatch(1000, 1), b = peer->MakeBatch(10, 2);
+  const auto of_a = peer->FramesOf(1, a, kContiguous, 2, 1024);
+  peer->Send(of_a[0]);
+  peer->SendAll(peer->FramesOf(2, b, kContiguous, 2));
+  peer->ExpectShards(2, b, kContiguous, 2);
+  for (size_t i = 1; i < of_a.size(); ++i) peer->Send(of_a[i]);
+  peer->ExpectShards(1, a, kContiguous, 2);
+}
+
+TEST_F(BatchStreamTest, TakesAnIdAgainOnceItsBatchIsAnswered) {
+  for (int64_t seed = 1; seed < 4; ++seed) {
+    const Batch batch = peer->MakeBatch(20, seed);
+    peer->replies.clear();
+    peer->SendAll(peer->FramesOf(9, batch, kContiguous, 2));
+    peer->ExpectShards(9, batch, kContiguous, 2);
+  }
+}
+
+TEST_F(BatchStreamTest, RefusesWhatCannotBePlannedAtItsFirstFrame) {
+  const Batch batch = peer->MakeBatch(1001);  // identity does not pad
+  auto frames = peer->FramesOf(1, batch, R"({"magi": {}})", 2, 1024);
+  peer->Send(frames[0]);
+  peer->ExpectError(1, absl::StatusCode::kUnimplemented, "magi");
+  EXPECT_EQ(peer->pool.stats().buffers_out, 0u) << "no memory for a batch that is refused";
+}
+
+TEST_F(BatchStreamTest, DropsTheRestOfARefusedBatchInSilence) {
+  const Batch batch = peer->MakeBatch(1000);
+  auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  frames[1].frame.frame_seq = 5;
+  peer->SendAll(frames);
+  peer->ExpectError(1, absl::StatusCode::kDataLoss, "frame_seq 5");
+  EXPECT_EQ(peer->replies[1].frames.size(), 1u);
+  peer->replies.clear();
+  peer->SendAll(peer->FramesOf(1, batch, kContiguous, 2));  // the id is free again
+  peer->ExpectShards(1, batch, kContiguous, 2);
+}
+
+TEST_F(BatchStreamTest, ABeginUnderARefusedIdStartsAnew) {
+  const Batch batch = peer->MakeBatch(1000);
+  auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  peer->Send(frames[0]);
+  peer->Send(frames[2]);  // and the last frame never comes
+  peer->ExpectError(1, absl::StatusCode::kDataLoss, "missing");
+  peer->replies.clear();
+  peer->SendAll(peer->FramesOf(1, batch, kContiguous, 2));
+  peer->ExpectShards(1, batch, kContiguous, 2);
+}
+
+TEST_F(BatchStreamTest, RefusesASecondBeginOfABatchThatIsReceived) {
+  const Batch batch = peer->MakeBatch(1000);
+  auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  peer->Send(frames[0]);
+  peer->Send(frames[0]);
+  peer->ExpectError(1, absl::StatusCode::kInvalidArgument, "begun again");
+}
+
+TEST_F(BatchStreamTest, RefusesABeginWhileTheAnswerIsOnItsWay) {
+  const Batch batch = peer->MakeBatch(400'000);  // an answer of several frames
+  const auto frames = peer->FramesOf(1, batch, kContiguous, 2);
+  peer->SendAll(frames);
+  peer->Work();
+  ASSERT_TRUE(peer->stream->NextFrame());  // one is out
+  peer->Send(frames[0]);
+  std::optional<OutFrame> out = peer->stream->NextFrame();
+  ASSERT_TRUE(out);
+  const ShardFrame frame =
+      DecodeShardFrame(
+          {Bytes(reinterpret_cast<const std::byte*>(out->header.data()), out->header.size())})
+          .value();
+  ASSERT_TRUE(frame.error);
+  EXPECT_EQ(frame.frame_seq, 1u);
+  EXPECT_EQ(frame.error->status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(BatchStreamTest, RefusesFramesAfterTheLastOne) {
+  const Batch batch = peer->MakeBatch(1000);
+  auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  peer->SendAll(frames);
+  peer->Send(frames.back());
+  peer->ExpectError(1, absl::StatusCode::kInvalidArgument, "after the last frame");
+}
+
+TEST_F(BatchStreamTest, ChecksTheBodyBeforeByItsChecksum) {
+  const Batch batch = peer->MakeBatch(1000);
+  auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  frames[1].frame.crc32c = 0x12345678;
+  peer->SendAll(frames);
+  peer->ExpectError(1, absl::StatusCode::kDataLoss, "0x12345678");
+}
+
+TEST_F(BatchStreamTest, HoldsAStreamToItsLimitsButTakesOneBatchOfAnySize) {
+  Connect({.max_inflight_bytes = 1000, .max_inflight_batches = 2});
+  const Batch large = peer->MakeBatch(1000), small = peer->MakeBatch(10, 2);
+  const auto of_large = peer->FramesOf(1, large, kContiguous, 2, 1024);
+  peer->Send(of_large[0]);
+  peer->SendAll(peer->FramesOf(2, small, kContiguous, 2));
+  peer->ExpectError(2, absl::StatusCode::kResourceExhausted, "1000 bytes");
+  EXPECT_TRUE(peer->replies[2].error->retry_after_ms);
+  for (size_t i = 1; i < of_large.size(); ++i) peer->Send(of_large[i]);
+  peer->ExpectShards(1, large, kContiguous, 2);
+  peer->replies.clear();
+  for (uint64_t id : {1, 2, 3}) peer->SendAll(peer->FramesOf(id, small, kContiguous, 2));
+  peer->ExpectShards(1, small, kContiguous, 2);
+  peer->ExpectShards(2, small, kContiguous, 2);
+  peer->ExpectError(3, absl::StatusCode::kResourceExhausted, "2 batches");
+}
+
+TEST_F(BatchStreamTest, SaysWhetherMemoryThatIsLackingMayComeBack) {
+  Connect({}, 1 << 20);
+  const Batch batch = peer->MakeBatch(20'000), huge = peer->MakeBatch(200'000);
+  const auto first = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  const auto second = peer->FramesOf(2, batch, kContiguous, 2, 1024);
+  const auto third = peer->FramesOf(3, batch, kContiguous, 2, 1024);
+  peer->Send(first[0]);
+  peer->Send(second[0]);
+  peer->Send(third[0]);
+  peer->ExpectError(3, absl::StatusCode::kResourceExhausted, "buffer pool");
+  EXPECT_TRUE(peer->replies[3].error->retry_after_ms);
+  peer->Send(peer->FramesOf(4, huge, kContiguous, 2)[0]);
+  peer->ExpectError(4, absl::StatusCode::kResourceExhausted, "buffer pool");
+  EXPECT_FALSE(peer->replies[4].error->retry_after_ms);
+  peer->stream->Abandon();
+}
+
+TEST_F(BatchStreamTest, FinishesWhatItHasWhileItDrains) {
+  const Batch batch = peer->MakeBatch(1000);
+  const auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  peer->Send(frames[0]);
+  peer->stream->Drain();
+  peer->SendAll(peer->FramesOf(2, batch, kContiguous, 2));
+  peer->ExpectError(2, absl::StatusCode::kUnavailable, "shutting down");
+  EXPECT_TRUE(peer->replies[2].error->retry_after_ms);
+  EXPECT_TRUE(peer->told_draining);
+  peer->stream->EndIfIdle(absl::UnavailableError("going"));
+  EXPECT_FALSE(peer->stream->Ended()) << "a batch is under way";
+  for (size_t i = 1; i < frames.size(); ++i) peer->Send(frames[i]);
+  peer->ExpectShards(1, batch, kContiguous, 2);
+  peer->stream->EndIfIdle(absl::UnavailableError("going"));
+  EXPECT_EQ(peer->stream->Ended(), absl::UnavailableError("going"));
+}
+
+TEST_F(BatchStreamTest, GivesUpABatchOfWhichNothingComes) {
+  const Batch batch = peer->MakeBatch(1000);
+  peer->Send(peer->FramesOf(1, batch, kContiguous, 2, 1024)[0]);
+  const absl::Time start = peer->now;
+  peer->stream->Expire(start + absl::Seconds(29), start);
+  EXPECT_EQ(peer->stream->batches(), 1);
+  peer->stream->Expire(start + absl::Seconds(60), start + absl::Seconds(31));  // it was not read
+  EXPECT_EQ(peer->stream->batches(), 1);
+  peer->stream->Expire(start + absl::Seconds(31), start);
+  peer->ExpectError(1, absl::StatusCode::kDeadlineExceeded, "30s");
+  peer->SendAll(peer->FramesOf(2, batch, kContiguous, 2));
+  peer->ExpectShards(2, batch, kContiguous, 2);
+}
+
+TEST_F(BatchStreamTest, LetsGoOfACancelledBatchInEveryPhase) {
+  const Batch batch = peer->MakeBatch(400'000);
+  BatchFrame cancel;
+  cancel.cancel = true;
+  for (int phase = 0; phase < 5; ++phase) {
+    peer->replies.clear();
+    cancel.batch_id = phase + 1;
+    const auto frames = peer->FramesOf(cancel.batch_id, batch, kContiguous, 2);
+    if (phase == 0) peer->Send(frames[0]);            // receiving
+    if (phase >= 1) peer->SendAll(frames);            // waits for a worker
+    if (phase >= 2) peer->Work();                     // is to be sent
+    if (phase == 3) (void)peer->stream->NextFrame();  // is being sent
+    if (phase >= 4) peer->Receive();                  // is answered: too late
+    peer->Send(EncodeBatchFrame(cancel, "", 0));
+    peer->Work();
+    if (phase < 4) {
+      std::optional<OutFrame> out = peer->stream->NextFrame();
+      ASSERT_TRUE(out) << phase;
+      const Bytes header(reinterpret_cast<const std::byte*>(out->header.data()),
+                         out->header.size());
+      EXPECT_EQ(DecodeShardFrame({header})->error->status.code(), absl::StatusCode::kCancelled);
+    }
+    EXPECT_FALSE(peer->stream->NextFrame()) << phase;
+    EXPECT_EQ(peer->pool.stats().buffers_out, 0u) << phase;
+  }
+}
+
+TEST_F(BatchStreamTest, LetsGoOfEverythingWhenThePeerIsGone) {
+  const Batch batch = peer->MakeBatch(1000);
+  peer->Send(peer->FramesOf(1, batch, kContiguous, 2, 1024)[0]);
+  peer->SendAll(peer->FramesOf(2, batch, kContiguous, 2));
+  peer->Work();
+  peer->SendAll(peer->FramesOf(3, batch, kContiguous, 2));  // waits for a worker
+  peer->stream->Abandon();
+  peer->Work();
+  EXPECT_EQ(peer->pool.stats().buffers_out, 0u);
+  EXPECT_FALSE(peer->stream->NextFrame());
+  EXPECT_EQ(peer->stream->Ended()->code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(BatchStreamTest, EndsOnlyAfterTheAnswersWhenAMessageIsGarbage) {
+  const Batch batch = peer->MakeBatch(10);
+  peer->SendAll(peer->FramesOf(1, batch, kContiguous, 2));
+  peer->Send("\xff\xff\xff\xff garbage");
+  EXPECT_FALSE(peer->stream->WantsInput());
+  EXPECT_FALSE(peer->stream->Ended());
+  peer->ExpectShards(1, batch, kContiguous, 2);
+  ASSERT_TRUE(peer->stream->Ended());
+  EXPECT_EQ(peer->stream->Ended()->code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(BatchStreamTest, RefusesABatchThatTheStreamEndsIn) {
+  const Batch batch = peer->MakeBatch(1000);
+  peer->Send(peer->FramesOf(1, batch, kContiguous, 2, 1024)[0]);
+  peer->stream->OnInputEnd();
+  peer->ExpectError(1, absl::StatusCode::kInvalidArgument, "1024 of");
+  EXPECT_EQ(peer->stream->Ended(), absl::OkStatus());
+}
+
+TEST_F(BatchStreamTest, StopsReadingWhileManyAnswersWait) {
+  const Batch batch = peer->MakeBatch(10);
+  uint64_t id = 0;
+  while (peer->stream->WantsInput() && id < 1000) {
+    peer->SendAll(peer->FramesOf(++id, batch, kContiguous, 2));
+    peer->Work();
+  }
+  EXPECT_EQ(id, 64u);
+  peer->Receive();
+  EXPECT_TRUE(peer->stream->WantsInput());
+}
+
+TEST_F(BatchStreamTest, EndsWhenTooManyRefusedBatchesNeverEnd) {
+  BatchFrame stray;
+  stray.frame_seq = 1;
+  for (stray.batch_id = 1; stray.batch_id <= 1100; ++stray.batch_id) {
+    peer->Send(EncodeBatchFrame(stray, "", 0));
+    peer->Receive();
+  }
+  ASSERT_TRUE(peer->stream->Ended());
+  EXPECT_EQ(peer->stream->Ended()->code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace cpshard
