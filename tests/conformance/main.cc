@@ -1,4 +1,4 @@
-// conformance --corpus FILE... [--server ADDR] [--only ID...] [--verbose]
+// conformance --corpus FILE... [--server ADDR [--stream]] [--only ID...] [--verbose]
 //
 // Runs the golden corpus against cpshard, in this process or through a server. Exit status: 0 when
 // nothing failed and something passed, 1 otherwise, 64 for wrong usage.
@@ -26,6 +26,7 @@ constexpr int kUsageError = 64;
 struct Flags {
   std::vector<std::string> corpus;
   std::string server;  // empty = in process
+  bool stream = false;
   std::vector<std::string> only;
   bool verbose = false;
 };
@@ -91,7 +92,9 @@ class Session {
 };
 
 int Run(const Flags& flags, bool through_server) {
-  absl::StatusOr<Target> target = through_server ? ThroughServer(flags.server) : InProcess();
+  absl::StatusOr<Target> target = !through_server ? InProcess()
+                                  : flags.stream  ? ThroughStream(flags.server)
+                                                  : ThroughServer(flags.server);
   if (!target.ok()) {
     std::cerr << "error: " << target.status().ToString() << std::endl;
     return absl::IsInvalidArgument(target.status()) ? kUsageError : 1;
@@ -114,8 +117,9 @@ int main(int argc, char** argv) {
       ->required()
       ->expected(1, -1)
       ->check(CLI::ExistingFile);
-  const CLI::Option* server =
+  CLI::Option* server =
       app.add_option("--server", flags.server, "cpshardd to ask (default: in this process)");
+  app.add_flag("--stream", flags.stream, "send the batches through ShardBatches")->needs(server);
   app.add_option("--only", flags.only, "ids of the cases to run")->expected(1, -1);
   app.add_flag("--verbose", flags.verbose, "print what the product answered, case by case");
   try {

@@ -26,7 +26,11 @@ struct Target {
 
 Target InProcess();
 
-// Errors: those of Client::Connect, and of a first call that waits for the server.
+// Through the unary call. Errors: those of Client::Connect, and of a first call that waits for the
+// server.
 absl::StatusOr<Target> ThroughServer(absl::string_view address);
+
+// Through one stream. Errors as above.
+absl::StatusOr<Target> ThroughStream(absl::string_view address);
 
 }  // namespace cpshard::conformance
