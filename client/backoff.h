@@ -15,25 +15,25 @@ class Backoff {
  public:
   explicit Backoff(uint32_t seed) : random_(seed) {}
 
-  absl::Duration Next() {
-    const absl::Duration wait = next_;
-    next_ = std::min(2 * next_, kLongest);
-    return wait * (1.0 - 0.5 * Chance());
-  }
+  absl::Duration Next() { return After(tries_++) * (1.0 - 0.5 * Chance()); }
 
-  void Reset() { next_ = kShortest; }
+  void Reset() { tries_ = 0; }
 
   // A wait that somebody else asked for, up to a quarter longer.
   absl::Duration Spread(absl::Duration wait) { return wait * (1.0 + 0.25 * Chance()); }
 
- private:
-  static constexpr absl::Duration kShortest = absl::Milliseconds(20);
-  static constexpr absl::Duration kLongest = absl::Seconds(2);
+  // The whole wait after so many vain tries since the first.
+  static absl::Duration After(int64_t tries) {
+    constexpr int64_t kDoublings = 7;  // past the longest
+    return std::min(absl::Milliseconds(20) * (int64_t{1} << std::min(tries, kDoublings)),
+                    absl::Seconds(2));
+  }
 
+ private:
   double Chance() { return std::uniform_real_distribution<double>(0.0, 1.0)(random_); }
 
   std::mt19937 random_;
-  absl::Duration next_ = kShortest;
+  int64_t tries_ = 0;
 };
 
 }  // namespace cpshard

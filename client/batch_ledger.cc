@@ -10,11 +10,10 @@
 namespace cpshard {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // of the end of a body
-
-// A server that answers nothing for so long, and lets a batch pass its deadline, is not waited for:
-// its connection holds the bytes of what was being sent.
-constexpr absl::Duration kSilence = absl::Seconds(10);
+// A batch that was under way with so many connections when they ended ends with the last one.
+constexpr int64_t kMostLosses = 5;
+// From so many on it goes alone: if it is what ends them, its neighbours do not fall with it.
+constexpr int64_t kLossesToGoAlone = 2;
 
 // Statuses of a connection that trying again does not change.
 bool IsFinal(absl::StatusCode code) {
@@ -29,7 +28,10 @@ std::string TextOf(const absl::Status& status) {
 }  // namespace
 
 BatchLedger::BatchLedger(std::string address, const StreamOptions& options, uint32_t seed)
-    : address_(std::move(address)), options_(options), backoff_(seed) {}
+    : address_(std::move(address)),
+      options_(options),
+      backoff_(seed),
+      window_(options.max_inflight_batches, options.checksums) {}
 
 // --- callers
 
@@ -60,25 +62,23 @@ void BatchLedger::Close(Entries::iterator entry, absl::StatusOr<ShardResult> ans
 }
 
 void BatchLedger::GiveUp(Entries::iterator entry, absl::Status status) {
-  if (const std::optional<uint64_t> wire_id = entry->second.wire_id) {
-    sendings_.at(*wire_id).number.reset();
-    StopSending(*wire_id);
-  }
+  if (entry->second.wire_id) window_.GiveUp(*entry->second.wire_id);
   Close(entry, std::move(status));
 }
 
 // --- time
 
 void BatchLedger::Expire(absl::Time now) {
+  bool given_up = window_.AnyGivenUp();
   // All have the same deadline, so the oldest is the first to pass it.
   while (!batches_.empty() && batches_.begin()->second.deadline <= now) {
-    const Entry& entry = batches_.begin()->second;
-    if (entry.wire_id && now - heard_ >= kSilence) silent_ = true;
     GiveUp(batches_.begin(),
            absl::DeadlineExceededError(absl::StrCat("no shards from ", address_, " within ",
                                                     absl::FormatDuration(options_.deadline), ": ",
-                                                    WhatStandsInTheWay(entry, now))));
+                                                    WhatStandsInTheWay(batches_.begin()->second))));
+    given_up = true;
   }
+  if (given_up && window_.SilentAt() <= now) silent_ = true;
 }
 
 absl::Time BatchLedger::NextDeadline() const {
@@ -89,6 +89,7 @@ absl::Time BatchLedger::NextEvent(absl::Time now) const {
   if (batches_.empty() && !tried_) return connect_at_;
   absl::Time next = NextDeadline();
   if (link_ == Link::kDown && !batches_.empty()) next = std::min(next, connect_at_);
+  if (!silent_ && window_.AnyGivenUp()) next = std::min(next, window_.SilentAt());
   if (postponed_ == 0 || link_ != Link::kUp) return next;
   for (const auto& [number, entry] : batches_) {
     if (entry.not_before > now) next = std::min(next, entry.not_before);
@@ -96,24 +97,25 @@ absl::Time BatchLedger::NextEvent(absl::Time now) const {
   return next;
 }
 
-std::string BatchLedger::WhatStandsInTheWay(const Entry& entry, absl::Time now) const {
+std::string BatchLedger::WhatStandsInTheWay(const Entry& entry) const {
   std::string text;
-  if (link_ == Link::kDown) {
-    text = trouble_.empty() ? "not connected yet" : trouble_;
+  if (!connected()) {
+    if (link_ == Link::kConnecting) text = "still connecting, or asking the server who it is";
+    if (!trouble_.empty()) absl::StrAppend(&text, text.empty() ? "" : "; before: ", trouble_);
+    if (text.empty()) text = "not connected yet";
   } else if (entry.wire_id) {
-    const Sending& sending = sendings_.at(*entry.wire_id);
+    const Sending& sending = *window_.Find(*entry.wire_id);
     text = sending.complete ? "sent, not answered"
                             : absl::StrCat("being sent, ", sending.next_offset, " of ",
                                            sending.bytes, " bytes written");
   } else if (link_ == Link::kDraining) {
     text = "the server is going down and takes no more";
-  } else if (entry.not_before > now) {
-    text = "waiting to be sent again";
   } else {
-    text = absl::StrCat("waiting for credit: ", sendings_.size(), " batches of ", bytes_under_way_,
+    text = absl::StrCat("waiting for credit: ", window_.size(), " batches of ", window_.bytes(),
                         " bytes under way");
   }
   if (!entry.refusal.empty()) absl::StrAppend(&text, "; refused before with ", entry.refusal);
+  if (entry.losses > 0) absl::StrAppend(&text, "; lost before with connections: ", entry.losses);
   return text;
 }
 
@@ -123,37 +125,48 @@ bool BatchLedger::WantsConnection(absl::Time now) const {
   return link_ == Link::kDown && connect_at_ <= now && (!tried_ || !batches_.empty());
 }
 
+void BatchLedger::Connecting() {
+  tried_ = true;
+  link_ = Link::kConnecting;
+}
+
 void BatchLedger::Connected(const StreamLimits& limits, int64_t max_chunk_bytes) {
   ++stats_.connects;
   tried_ = true;
   link_ = Link::kUp;
-  limits_ = limits;
-  chunk_bytes_ = kChunkBytes;
-  if (max_chunk_bytes >= kAlignment) {
-    chunk_bytes_ = std::min(kChunkBytes, max_chunk_bytes / kAlignment * kAlignment);
-  }
+  window_.Open(limits, max_chunk_bytes);
 }
 
 void BatchLedger::Disconnected(const absl::Status& status, absl::string_view stage,
                                absl::Time now) {
   tried_ = true;
   link_ = Link::kDown;
-  sendings_.clear();
-  cancels_.clear();
-  current_.reset();
-  bytes_under_way_ = 0;
-  silent_ = false;
+  trouble_ = silent_ ? "hung up on a server that gave no sign of life"
+                     : absl::StrCat(stage, ": ", TextOf(status));
+  window_.Clear();
   postponed_ = 0;
   for (auto& [number, entry] : batches_) {
+    if (entry.wire_id && !silent_) ++entry.losses;
     entry.wire_id.reset();
     entry.not_before = absl::InfinitePast();  // was asked for by a server that is gone
   }
-  trouble_ = absl::StrCat(stage, ": ", TextOf(status));
+  silent_ = false;
+  connect_at_ = now + backoff_.Next();
   if (IsFinal(status.code())) {
     CloseAll(absl::Status(status.code(), absl::StrCat(address_, ": ", status.message())));
     connect_at_ = now;
-  } else {
-    connect_at_ = now + backoff_.Next();
+  }
+  EndLostTooOften(status);
+}
+
+void BatchLedger::EndLostTooOften(const absl::Status& status) {
+  for (auto next = batches_.begin(); next != batches_.end();) {
+    const auto entry = next++;
+    if (entry->second.losses < kMostLosses) continue;
+    Close(entry,
+          absl::Status(status.code(),
+                       absl::StrCat(address_, ": this batch was under way when ", kMostLosses,
+                                    " connections ended, the last one with: ", status.message())));
   }
 }
 
@@ -162,112 +175,78 @@ void BatchLedger::Drain() {
 }
 
 bool BatchLedger::ShouldHangUp() const {
-  if (link_ != Link::kDraining) return silent_;
-  return silent_ || std::none_of(sendings_.begin(), sendings_.end(), [](const auto& sending) {
-           return sending.second.number.has_value();
-         });
+  return silent_ || (link_ == Link::kDraining && !window_.AnyWanted());
 }
 
 // --- sending
 
 std::optional<FrameToSend> BatchLedger::NextFrame(absl::Time now) {
-  if (link_ == Link::kDown) return std::nullopt;
-  if (!cancels_.empty()) {
-    FrameToSend cancel = std::move(cancels_.front());
-    cancels_.erase(cancels_.begin());
-    return cancel;
-  }
-  if (!current_) current_ = BeginNext(now);
-  if (!current_) return std::nullopt;
-  return Continue(*current_);
-}
-
-bool BatchLedger::HasRoomFor(int64_t bytes) const {
-  if (sendings_.empty()) return true;  // one batch always goes
-  const int64_t batches = static_cast<int64_t>(sendings_.size()) + 1;
-  return batches <= std::min(options_.max_inflight_batches, limits_.max_inflight_batches) &&
-         bytes <= limits_.max_inflight_bytes - bytes_under_way_;
+  if (!connected()) return std::nullopt;
+  window_.Wrote(now);
+  if (!window_.HasFrames()) BeginNext(now);
+  if (!window_.HasFrames()) return std::nullopt;
+  FrameToSend frame = window_.NextFrame();
+  if (!frame.cancel) frame.batch = batches_.at(*window_.Find(frame.wire_id)->number).batch;
+  return frame;
 }
 
 // In the order of Add. One that was refused for a while lets younger ones pass, one that has no
 // room does not: it would wait for ever.
-std::optional<uint64_t> BatchLedger::BeginNext(absl::Time now) {
-  if (link_ != Link::kUp) return std::nullopt;
+void BatchLedger::BeginNext(absl::Time now) {
+  if (link_ != Link::kUp) return;
   for (auto& [number, entry] : batches_) {
     if (entry.wire_id || entry.not_before > now) continue;
-    if (!HasRoomFor(entry.batch->total_bytes)) return std::nullopt;
+    const int64_t bytes = entry.batch->total_bytes;
+    const bool alone = entry.losses >= kLossesToGoAlone;
+    if (!window_.HasRoomFor(bytes, alone)) return;
     if (entry.not_before != absl::InfinitePast()) --postponed_;
     entry.not_before = absl::InfinitePast();
     if (entry.sends++ > 0) ++stats_.resubmitted;
-    entry.wire_id = next_wire_id_;
-    if (sendings_.empty()) heard_ = now;
-    sendings_[next_wire_id_] = {.number = number, .bytes = entry.batch->total_bytes};
-    bytes_under_way_ += entry.batch->total_bytes;
-    return next_wire_id_++;
+    entry.wire_id = window_.Begin(number, bytes, alone, now);
+    return;
   }
-  return std::nullopt;
-}
-
-FrameToSend BatchLedger::Continue(uint64_t wire_id) {
-  Sending& sending = sendings_.at(wire_id);
-  FrameToSend frame{.wire_id = wire_id, .seq = sending.next_seq, .offset = sending.next_offset};
-  frame.size = std::min(chunk_bytes_, sending.bytes - sending.next_offset);
-  // With checksums a last frame without a body carries the one of the last body.
-  const bool ends = sending.next_offset + frame.size == sending.bytes;
-  frame.last = ends && (!options_.checksums || frame.size == 0);
-  frame.batch = batches_.at(*sending.number).batch;
-  ++sending.next_seq;
-  sending.next_offset += frame.size;
-  sending.complete = frame.last;
-  if (frame.last) current_.reset();
-  return frame;
-}
-
-// Tells the server that no frame of it will follow.
-void BatchLedger::StopSending(uint64_t wire_id) {
-  const Sending& sending = sendings_.at(wire_id);
-  if (current_ == wire_id) current_.reset();
-  cancels_.push_back(
-      {.wire_id = wire_id, .seq = sending.next_seq, .offset = sending.next_offset, .cancel = true});
 }
 
 // --- answers
 
 BatchLedger::Interest BatchLedger::InterestIn(uint64_t wire_id) const {
-  const auto sending = sendings_.find(wire_id);
-  if (sending == sendings_.end()) return Interest::kUnknown;
-  return sending->second.number ? Interest::kWanted : Interest::kGivenUp;
-}
-
-std::optional<BatchLedger::Sending> BatchLedger::EndSending(uint64_t wire_id) {
-  const auto sending = sendings_.find(wire_id);
-  if (sending == sendings_.end()) return std::nullopt;
-  backoff_.Reset();  // the connection is of use
-  if (sending->second.number && !sending->second.complete) StopSending(wire_id);
-  const Sending ended = sending->second;
-  bytes_under_way_ -= ended.bytes;
-  sendings_.erase(sending);
-  return ended;
+  const Sending* const sending = window_.Find(wire_id);
+  if (sending == nullptr) return Interest::kUnknown;
+  return sending->number ? Interest::kWanted : Interest::kGivenUp;
 }
 
 void BatchLedger::Answered(uint64_t wire_id, absl::StatusOr<ShardResult> answer) {
-  const std::optional<Sending> ended = EndSending(wire_id);
-  if (ended && ended->number) Close(batches_.find(*ended->number), std::move(answer));
+  const std::optional<Sending> ended = window_.End(wire_id);
+  if (ended) backoff_.Reset();  // the connection is of use
+  if (!ended || !ended->number) {
+    closed_.push_back({nullptr, std::move(answer), nullptr});
+    return;
+  }
+  const auto entry = batches_.find(*ended->number);
+  const absl::Status right =
+      answer.ok() ? entry->second.batch->expected.Check(*answer) : answer.status();
+  if (right.ok()) return Close(entry, std::move(answer));
+  closed_.push_back({nullptr, std::move(answer), nullptr});
+  Close(entry, right);
 }
 
 void BatchLedger::Refused(uint64_t wire_id, const BatchError& error, absl::Time now) {
-  const std::optional<Sending> ended = EndSending(wire_id);
+  const std::optional<Sending> ended = window_.End(wire_id);
   if (!ended || !ended->number) return;
   const auto found = batches_.find(*ended->number);
   Entry& entry = found->second;
   entry.wire_id.reset();
   if (!error.retry_after_ms) return Close(found, error.status);
-  const absl::Time again = now + backoff_.Spread(absl::Milliseconds(*error.retry_after_ms));
+  // What a refusal costs is the bytes that were on their way already.
+  const absl::Duration wait =
+      std::max(absl::Milliseconds(*error.retry_after_ms), Backoff::After(entry.refusals++));
+  const absl::Time again = now + backoff_.Spread(wait);
   if (again >= entry.deadline) {
-    return Close(found, absl::Status(error.status.code(),
-                                     absl::StrCat(error.status.message(), "; it might succeed in ",
-                                                  *error.retry_after_ms,
-                                                  " ms, which is past its deadline")));
+    return Close(
+        found, absl::Status(error.status.code(),
+                            absl::StrCat(error.status.message(), "; refused ", entry.refusals,
+                                         " times, the next try, after ", absl::FormatDuration(wait),
+                                         ", would be past its deadline")));
   }
   entry.refusal = TextOf(error.status);
   entry.not_before = again;
@@ -275,9 +254,9 @@ void BatchLedger::Refused(uint64_t wire_id, const BatchError& error, absl::Time 
 }
 
 void BatchLedger::Fail(uint64_t wire_id, const absl::Status& status) {
-  const auto sending = sendings_.find(wire_id);
-  if (sending == sendings_.end() || !sending->second.number) return;
-  GiveUp(batches_.find(*sending->second.number), status);
+  const Sending* const sending = window_.Find(wire_id);
+  if (sending == nullptr || !sending->number) return;
+  GiveUp(batches_.find(*sending->number), status);
 }
 
 }  // namespace cpshard

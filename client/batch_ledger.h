@@ -5,9 +5,10 @@
 //             ^          |                        |
 //             +- Refused (again later), Disconnected
 //
-// No threads, no gRPC, no clock: time is handed in. Not thread-safe. A batch that is done -
-// answered, refused, given up, too late - leaves through TakeClosed, so that its owner can tell the
-// caller and let go of its bytes outside of any lock.
+// No threads, no gRPC, no clock: time is handed in. Not thread-safe. What is done with - a batch
+// answered, refused, given up, too late, lost too often; an answer that nobody wants - leaves
+// through TakeClosed, so that the owner can tell the caller and let go of bytes outside of any
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +23,15 @@
 #include "client/backoff.h"
 #include "client/outgoing_batch.h"
 #include "client/pending_batch.h"
+#include "client/send_window.h"
 #include "client/shard_stream.h"
 #include "proto/frames.h"
 #include "proto/replies.h"
 
 namespace cpshard {
 
-// One frame to write. Its bytes are made outside of the ledger.
-struct FrameToSend {
-  uint64_t wire_id = 0;
-  uint32_t seq = 0;
-  int64_t offset = 0;
-  int64_t size = 0;  // of the body
-  bool last = false;
-  bool cancel = false;
-  std::shared_ptr<const OutgoingBatch> batch;  // nullptr in a cancel
-};
-
 struct ClosedBatch {
-  std::shared_ptr<PendingBatch> pending;
+  std::shared_ptr<PendingBatch> pending;  // nullptr: an answer that nobody waits for any more
   absl::StatusOr<ShardResult> answer;
   std::shared_ptr<const OutgoingBatch> batch;
 };
@@ -68,36 +59,39 @@ class BatchLedger {
   // the past: WantsConnection has it now.
   absl::Time NextEvent(absl::Time now) const;
 
-  // Of the oldest batch.
-  absl::Time NextDeadline() const;
-
   // --- connection
 
   // A connection should be made now. True at once after the start, then only for a batch.
   bool WantsConnection(absl::Time now) const;
+  void Connecting();  // it is being made, and may take its time
   void Connected(const StreamLimits& limits, int64_t max_chunk_bytes);
   // No connection could be made (`stage` "cannot connect"), or the one that was there has ended.
-  // What was not answered waits to be sent again; but a status that will not change ends it.
+  // What was not answered waits to be sent again; but a status that will not change ends it, and a
+  // batch that was lost five times ends too: it may be what ends the connections. (From the second
+  // loss on it goes alone, so that its neighbours do not fall with it.)
   void Disconnected(const absl::Status& status, absl::string_view stage, absl::Time now);
   // The server is going down: no new batches on this connection.
   void Drain();
   // Some frame has come.
-  void Heard(absl::Time now) { heard_ = now; }
-  // Nothing more will come of this connection: it is drained, or a batch was too late for its
-  // deadline while the server was silent for long.
+  void Heard(absl::Time now) { window_.Heard(now); }
+  // Nothing more will come of this connection: it is drained, or the server was silent for long
+  // while batches passed their deadlines or were given up.
   bool ShouldHangUp() const;
 
   // --- frames, while connected
 
-  // What to write after what was written before; nothing: ask again after a change.
+  // What to write. Asking means that what came before is written. Nothing: ask again after a
+  // change.
   std::optional<FrameToSend> NextFrame(absl::Time now);
 
   // What frames of this wire id mean.
   enum class Interest { kWanted, kGivenUp, kUnknown };
   Interest InterestIn(uint64_t wire_id) const;
 
-  // The answer is complete. Of a batch that was given up: it no longer counts.
+  // The answer is complete; Internal if the shards are not those asked for. Of a batch that was
+  // given up: it no longer counts.
   void Answered(uint64_t wire_id, absl::StatusOr<ShardResult> answer);
+  // Waits as long as the server asks for, and longer from one refusal of the batch to the next.
   void Refused(uint64_t wire_id, const BatchError& error, absl::Time now);
   // Closes the batch with `status`; more of its answer may come.
   void Fail(uint64_t wire_id, const absl::Status& status);
@@ -112,32 +106,22 @@ class BatchLedger {
     absl::Time deadline;
     absl::Time not_before = absl::InfinitePast();
     int64_t sends = 0;
+    int64_t losses = 0;               // sends that went with their connection
+    int64_t refusals = 0;             // that were not final
     std::optional<uint64_t> wire_id;  // under way
-    std::string refusal;              // the last one that was not final
+    std::string refusal;              // the last one
   };
 
-  // A batch on the connection: it counts there from its first frame until its answer has ended.
-  // Every sending has an id of its own, so that a late frame about one that was given up can never
-  // be taken for one about the next.
-  struct Sending {
-    std::optional<uint64_t> number;  // nullopt: given up
-    int64_t bytes = 0;
-    uint32_t next_seq = 0;
-    int64_t next_offset = 0;
-    bool complete = false;
-  };
-
-  enum class Link { kDown, kUp, kDraining };
+  enum class Link { kDown, kConnecting, kUp, kDraining };
   using Entries = std::map<uint64_t, Entry>;
 
   void Close(Entries::iterator entry, absl::StatusOr<ShardResult> answer);
   void GiveUp(Entries::iterator entry, absl::Status status);
-  void StopSending(uint64_t wire_id);
-  std::optional<Sending> EndSending(uint64_t wire_id);
-  bool HasRoomFor(int64_t bytes) const;
-  std::optional<uint64_t> BeginNext(absl::Time now);
-  FrameToSend Continue(uint64_t wire_id);
-  std::string WhatStandsInTheWay(const Entry& entry, absl::Time now) const;
+  void EndLostTooOften(const absl::Status& status);
+  void BeginNext(absl::Time now);
+  bool connected() const { return link_ == Link::kUp || link_ == Link::kDraining; }
+  absl::Time NextDeadline() const;
+  std::string WhatStandsInTheWay(const Entry& entry) const;
 
   const std::string address_;
   const StreamOptions options_;
@@ -154,16 +138,8 @@ class BatchLedger {
   absl::Time connect_at_ = absl::InfinitePast();
   std::string trouble_;  // what was last wrong with the connection
 
-  // Of this connection.
-  StreamLimits limits_;
-  int64_t chunk_bytes_ = 0;
-  std::map<uint64_t, Sending> sendings_;  // by wire id
-  int64_t bytes_under_way_ = 0;
-  absl::Time heard_;  // or when the first of these batches was begun, if that is later
+  SendWindow window_;  // of this connection
   bool silent_ = false;
-  std::optional<uint64_t> current_;   // is not complete
-  std::vector<FrameToSend> cancels_;  // to be written first
-  uint64_t next_wire_id_ = 1;
 };
 
 }  // namespace cpshard

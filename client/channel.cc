@@ -7,6 +7,7 @@
 namespace cpshard {
 
 grpc::ChannelArguments ChannelArguments() {
+  [[maybe_unused]] static const bool held = (grpc_init(), true);
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);

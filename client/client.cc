@@ -1,12 +1,14 @@
 #include "client/client.h"
 
-#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "client/address.h"
 #include "client/channel.h"
+#include "client/expected_ranks.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.grpc.pb.h"
 #include "proto/codec.h"
@@ -15,10 +17,10 @@
 namespace cpshard {
 class Client::Impl {
  public:
-  Impl(const std::string& address, ClientOptions options)
+  Impl(const Address& address, ClientOptions options)
       : options_(options),
         stub_(v1::ShardService::NewStub(grpc::CreateCustomChannel(
-            address, grpc::InsecureChannelCredentials(), ChannelArguments()))) {}
+            address.GrpcTarget(), grpc::InsecureChannelCredentials(), ChannelArguments()))) {}
 
   template <typename Method, typename Request, typename Reply>
   absl::Status Call(Method method, const Request& request, Reply* reply) {
@@ -38,10 +40,8 @@ Client::~Client() = default;
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(absl::string_view address,
                                                         ClientOptions options) {
-  if (address.empty()) return absl::InvalidArgumentError("the server's address is empty");
-  // Held for the life of the process: the last grpc_shutdown() may take 10 s (a thread in a poll).
-  [[maybe_unused]] static const bool held = (grpc_init(), true);
-  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::string(address), options)));
+  CPSHARD_ASSIGN_OR_RETURN(const Address parsed, Address::Parse(address));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(parsed, options)));
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo() {
@@ -67,7 +67,50 @@ absl::StatusOr<ShardResult> Client::ShardBatch(const Batch& batch, const Options
   CPSHARD_RETURN_IF_ERROR(EncodeShardBatchRequest(batch, options, cp_size, ranks, &request));
   v1::ShardBatchReply reply;
   CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::ShardBatch, request, &reply));
-  return DecodeShardBatchReply(&reply);
+  CPSHARD_ASSIGN_OR_RETURN(ShardResult result, DecodeShardBatchReply(&reply));
+  const ExpectedRanks expected{.ranks = {ranks.begin(), ranks.end()},
+                               .num_ranks = cp_size.value_or(1)};
+  CPSHARD_RETURN_IF_ERROR(expected.Check(result));
+  return result;
+}
+
+// --- ServerInfoCall
+
+struct ServerInfoCall::State {
+  std::unique_ptr<v1::ShardService::Stub> stub;
+  grpc::ClientContext context;
+  v1::GetServerInfoRequest request;
+  v1::GetServerInfoReply reply;
+  absl::Status status;
+  absl::Notification answered;
+  absl::Notification over;  // nothing of the call touches this object any more
+};
+
+ServerInfoCall::ServerInfoCall(const std::shared_ptr<grpc::Channel>& channel,
+                               absl::Duration deadline, std::function<void()> answered)
+    : state_(std::make_unique<State>()) {
+  State* const state = state_.get();
+  state->stub = v1::ShardService::NewStub(channel);
+  state->context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+  state->stub->async()->GetServerInfo(
+      &state->context, &state->request, &state->reply,
+      [state, answered = std::move(answered)](const grpc::Status& status) {
+        state->status = FromGrpc(status);
+        state->answered.Notify();
+        answered();
+        state->over.Notify();
+      });
+}
+
+ServerInfoCall::~ServerInfoCall() {
+  state_->context.TryCancel();
+  state_->over.WaitForNotification();
+}
+
+std::optional<absl::StatusOr<ServerInfo>> ServerInfoCall::answer() const {
+  if (!state_->answered.HasBeenNotified()) return std::nullopt;
+  if (!state_->status.ok()) return state_->status;
+  return DecodeServerInfo(state_->reply);
 }
 
 }  // namespace cpshard

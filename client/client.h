@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,10 @@
 #include "proto/options.h"
 #include "proto/replies.h"
 
+namespace grpc {
+class Channel;
+}  // namespace grpc
+
 namespace cpshard {
 
 struct ClientOptions {
@@ -28,8 +33,8 @@ struct ClientOptions {
 // it cannot be reached, DeadlineExceeded when the deadline passes.
 class Client {
  public:
-  // `address`: "host:port" or "unix:/path". Connects lazily: errors appear in the calls.
-  // InvalidArgument: an empty address.
+  // `address`: see client/address.h. Connects lazily: errors appear in the calls.
+  // InvalidArgument: what is no address.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(absl::string_view address,
                                                          ClientOptions options = {});
   ~Client();
@@ -41,7 +46,8 @@ class Client {
                                          absl::Span<const int64_t> ranks);
 
   // The shards of `ranks` (empty = all). Tensors of the result are windows on one received body.
-  // ResourceExhausted: the request or the reply is over 4 MiB, the limit of a unary call.
+  // ResourceExhausted: the request or the reply is over 4 MiB, the limit of a unary call. Internal:
+  // the shards are not those of these ranks.
   absl::StatusOr<ShardResult> ShardBatch(const Batch& batch, const Options& options,
                                          std::optional<int64_t> cp_size,
                                          absl::Span<const int64_t> ranks);
@@ -50,6 +56,26 @@ class Client {
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+};
+
+// One GetServerInfo on somebody else's channel, for a caller that must not block. Thread-safe.
+class ServerInfoCall {
+ public:
+  // `answered` is called once, on a thread of gRPC: there is an answer. It may come before the
+  // constructor returns, but not after the destructor does.
+  ServerInfoCall(const std::shared_ptr<grpc::Channel>& channel, absl::Duration deadline,
+                 std::function<void()> answered);
+  ~ServerInfoCall();  // cancels what is not answered; that takes no word from the server
+
+  ServerInfoCall(const ServerInfoCall&) = delete;
+  ServerInfoCall& operator=(const ServerInfoCall&) = delete;
+
+  // nullopt: not yet. Errors as those of Client.
+  std::optional<absl::StatusOr<ServerInfo>> answer() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace cpshard

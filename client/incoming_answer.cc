@@ -23,7 +23,14 @@ absl::Status IncomingAnswer::Begin(const ShardFrame& frame) {
     return Broken(frame, "it announces ", begin_.total_bytes, " bytes; at most ", max_bytes_,
                   " can be");
   }
-  CPSHARD_ASSIGN_OR_RETURN(buffer_, pool_->Allocate(static_cast<size_t>(begin_.total_bytes)));
+  absl::StatusOr<Buffer> buffer = pool_->Allocate(static_cast<size_t>(begin_.total_bytes));
+  if (!buffer.ok()) {
+    return absl::Status(
+        buffer.status().code(),
+        absl::StrCat("no room for an answer of ", begin_.total_bytes,
+                     " bytes beside those held by this process: ", buffer.status().message()));
+  }
+  buffer_ = *std::move(buffer);
   return absl::OkStatus();
 }
 

@@ -67,6 +67,7 @@ absl::StatusOr<OutgoingBatch> LayOutBatch(Batch batch, const Options& options,
   begin.total_bytes = EndOf(begin.places);
 
   OutgoingBatch out;
+  out.expected = {begin.ranks, begin.spec.num_ranks()};
   out.total_bytes = begin.total_bytes;
   CPSHARD_ASSIGN_OR_RETURN(out.begin, EncodeBatchBegin(begin));
   for (size_t i = 0; i < batch.tensors.size(); ++i) {

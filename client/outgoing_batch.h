@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/expected_ranks.h"
 #include "core/batch/batch.h"
 #include "proto/options.h"
 
@@ -21,6 +22,7 @@ struct OutgoingBatch {
 
   std::string begin;          // a serialised BatchBegin
   std::vector<Piece> pieces;  // ascending, without overlap, none empty; zeros lie between them
+  ExpectedRanks expected;     // of the answer
   int64_t total_bytes = 0;    // a multiple of 64, so that the body of every frame is one
 };
 

@@ -4,15 +4,16 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/address.h"
 #include "client/pending_batch.h"
 #include "client/shard_stream_impl.h"
+#include "client/wakeup_fd.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
 namespace {
 
-absl::Status Check(absl::string_view address, const StreamOptions& options) {
-  if (address.empty()) return absl::InvalidArgumentError("the server's address is empty");
+absl::Status Check(const StreamOptions& options) {
   if (options.max_inflight_batches < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "max_inflight_batches is ", options.max_inflight_batches, "; 1 or more are possible"));
@@ -20,6 +21,11 @@ absl::Status Check(absl::string_view address, const StreamOptions& options) {
   if (options.deadline <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch's deadline of ", absl::FormatDuration(options.deadline), " is over at once"));
+  }
+  if (options.max_answer_bytes < 1 || options.max_idle_bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("max_answer_bytes is ", options.max_answer_bytes,
+                                                   ", max_idle_bytes ", options.max_idle_bytes,
+                                                   "; from 1 and from 0 on are possible"));
   }
   return absl::OkStatus();
 }
@@ -32,8 +38,10 @@ void PendingShards::Cancel() const { batch_->Cancel(); }
 
 absl::StatusOr<std::unique_ptr<ShardStream>> ShardStream::Open(absl::string_view address,
                                                                StreamOptions options) {
-  CPSHARD_RETURN_IF_ERROR(Check(address, options));
-  auto impl = std::make_shared<Impl>(std::string(address), options);
+  CPSHARD_RETURN_IF_ERROR(Check(options));
+  CPSHARD_ASSIGN_OR_RETURN(Address parsed, Address::Parse(address));
+  CPSHARD_ASSIGN_OR_RETURN(std::unique_ptr<WakeupFd> wakeup, WakeupFd::Make());
+  auto impl = std::make_shared<Impl>(std::move(parsed), options, std::move(wakeup));
   impl->Start();
   return std::unique_ptr<ShardStream>(new ShardStream(std::move(impl)));
 }

@@ -6,7 +6,8 @@
 //   absl::StatusOr<ShardResult> shards = first.Wait();
 //
 // The connection may break and the server may restart in between: what is not answered is sent
-// again, for sharding has no memory. Only the deadline of a batch ends that.
+// again, for sharding has no memory. The deadline of a batch ends that, or that it was under way
+// when the fifth connection broke: then it may be what breaks them.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,13 @@ struct StreamOptions {
 
   // Has the server check every body's CRC-32C.
   bool checksums = false;
+
+  // Of memory for answers, from 4 KB blocks up: those that arrive, those that callers hold, and
+  // idle blocks. An answer that goes over ends its batch with ResourceExhausted.
+  int64_t max_answer_bytes = int64_t{8} << 30;
+
+  // Of that, kept for the next answers while nobody holds it.
+  int64_t max_idle_bytes = int64_t{1} << 30;
 };
 
 struct StreamStats {
@@ -51,8 +59,16 @@ class PendingShards {
  public:
   // Blocks until the batch is done. Tensors of the result are windows on one pooled buffer; streams
   // that were not cut are too. May be asked again: the answer stays until the last handle goes.
-  // The server's status with its message; Unavailable, DeadlineExceeded: no answer within the
-  // deadline (the text says what stood in the way); Cancelled: Cancel, or the stream was closed.
+  //
+  // The server's status with its message, or of this side:
+  // DeadlineExceeded: no answer within the deadline; the text says what stood in the way.
+  // Cancelled: Cancel, or the stream was closed.
+  // InvalidArgument: a shape that does not fit its bytes, and what else no server can take.
+  // ResourceExhausted: answers would take more memory of this process than max_answer_bytes.
+  // Internal: the server's answer is broken, or is not of the ranks asked for.
+  // Unavailable, Internal and others: the connection broke five times while the batch was under
+  // way, with this status; the server refuses the stream as such; or it wants the batch again
+  // later, which would be past the deadline.
   absl::StatusOr<ShardResult> Wait() const;
 
   bool done() const;
@@ -70,12 +86,16 @@ class PendingShards {
 // Thread-safe. One connection and one gRPC stream at a time.
 class ShardStream {
  public:
-  // `address`: "host:port" or "unix:/path". Connects in the background: errors appear in the
-  // batches. InvalidArgument: an empty address, a limit below 1, a deadline that is not positive.
+  // `address`: "host:port", "[v6]:port" or "unix:/path"; see client/address.h. Connects in the
+  // background: errors appear in the batches.
+  // InvalidArgument: what is no address, a limit below 1, a deadline that is not positive.
   static absl::StatusOr<std::unique_ptr<ShardStream>> Open(absl::string_view address,
                                                            StreamOptions options = {});
 
-  ~ShardStream();  // cancels what is not answered; pending handles stay valid
+  // Cancels what is not answered; pending handles stay valid. At once, whatever the server does -
+  // but where a host name is being looked up: that cannot be interrupted, and holds up deadlines
+  // too. Not on a thread of gRPC's callbacks: it waits for one of them.
+  ~ShardStream();
 
   ShardStream(const ShardStream&) = delete;
   ShardStream& operator=(const ShardStream&) = delete;

@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
 #include "client/outgoing_batch.h"
-#include "core/plan/status_macros.h"
+#include "core/plan/spec.h"
 #include "proto/slices.h"
 
 namespace cpshard {
 namespace {
 
-// Of asking who the server is; a server that does not answer is asked again.
-constexpr absl::Duration kGreetingTime = absl::Seconds(2);
 constexpr int64_t kSmallestAnswerBound = int64_t{64} << 20;
 
 // Runs on when somebody sets the clock.
@@ -23,9 +21,12 @@ absl::Time Now() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// The shards are within the server's max_batch_bytes; large layouts come on top.
+// The shards are within the server's max_batch_bytes; large layouts come on top. A server that does
+// not state it (0) has that of this build.
 int64_t LargestAnswer(const Limits& limits) {
-  return std::max(kSmallestAnswerBound, limits.max_batch_bytes) * 2;
+  const int64_t batch =
+      limits.max_batch_bytes > 0 ? limits.max_batch_bytes : Limits().max_batch_bytes;
+  return std::clamp(batch, kSmallestAnswerBound, std::numeric_limits<int64_t>::max() / 2) * 2;
 }
 
 }  // namespace
@@ -69,16 +70,19 @@ template <typename F>
 void ShardStream::Impl::Update(F change) {
   std::vector<ClosedBatch> closed;
   std::shared_ptr<StreamCall> call;
-  bool hang_up = false;
+  bool hang_up = false, wake_keeper = false;
   {
     absl::MutexLock lock(&mutex_);
     change(ledger_);
     closed = ledger_.TakeClosed();
     call = call_;
     hang_up = ledger_.ShouldHangUp();
-    if (closing_ || ledger_.NextEvent(Now()) < keeper_wakes_) keeper_called_ = true;
+    wake_keeper = closing_ || ledger_.NextEvent(Now()) < keeper_wakes_;
   }
-  for (ClosedBatch& batch : closed) batch.pending->Resolve(std::move(batch.answer));
+  if (wake_keeper) wakeup_->Wake();
+  for (ClosedBatch& batch : closed) {
+    if (batch.pending != nullptr) batch.pending->Resolve(std::move(batch.answer));
+  }
   if (call == nullptr) return;
   if (hang_up) {
     call->Cancel();
@@ -90,8 +94,8 @@ void ShardStream::Impl::Update(F change) {
 void ShardStream::Impl::Close() {
   Update([this](BatchLedger& ledger) {
     closing_ = true;
-    ledger.CloseAll(absl::CancelledError(
-        absl::StrCat("the stream to ", address_, " was closed before the batch was answered")));
+    ledger.CloseAll(absl::CancelledError(absl::StrCat(
+        "the stream to ", address_.text, " was closed before the batch was answered")));
   });
   keeper_.join();
   std::shared_ptr<StreamCall> call;
@@ -111,40 +115,39 @@ void ShardStream::Impl::Close() {
 // --- the keeper
 
 void ShardStream::Impl::Keep() {
-  while (true) {
-    Update([this](BatchLedger& ledger) {
-      keeper_wakes_ = absl::InfinitePast();
-      ledger.Expire(Now());
-    });
-    absl::Duration patience;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (closing_) return;
-      const absl::Time now = Now();
-      if (call_ != nullptr || !ledger_.WantsConnection(now)) {
-        keeper_wakes_ = ledger_.NextEvent(now);
-        keeper_called_ = false;
-        mutex_.AwaitWithTimeout(absl::Condition(&keeper_called_), keeper_wakes_ - now);
-        continue;
-      }
-      patience = ledger_.NextDeadline() - now;
-    }
-    TryToConnect(std::min(patience, kGreetingTime));
+  while (Rest(-1, absl::InfiniteDuration())) {
+    if (WantsConnection()) MakeConnection();
   }
 }
 
-absl::StatusOr<ShardStream::Impl::Greeted> ShardStream::Impl::Connect(absl::Duration patience) {
-  // On a connection of its own, which is gone a moment later.
-  CPSHARD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                           Client::Connect(address_, {.deadline = patience}));
-  Greeted greeted;
-  CPSHARD_ASSIGN_OR_RETURN(greeted.server, client->GetServerInfo());
-  CPSHARD_ASSIGN_OR_RETURN(greeted.connection, StreamConnection::Connect(address_, patience));
-  return greeted;
+bool ShardStream::Impl::WantsConnection() {
+  absl::MutexLock lock(&mutex_);
+  return call_ == nullptr && ledger_.WantsConnection(Now());
 }
 
-void ShardStream::Impl::TryToConnect(absl::Duration patience) {
-  absl::StatusOr<Greeted> greeted = Connect(patience);
+// Until there is something to do, `fd` can be written, or `patience` has passed. False: the stream
+// is being closed.
+bool ShardStream::Impl::Rest(int fd, absl::Duration patience) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closing_) return false;
+    const absl::Time now = Now();
+    keeper_wakes_ = ledger_.NextEvent(now);
+    patience = std::min(patience, keeper_wakes_ - now);
+  }
+  wakeup_->Sleep(fd, patience);
+  Update([this](BatchLedger& ledger) {
+    keeper_wakes_ = absl::InfinitePast();
+    ledger.Expire(Now());
+  });
+  absl::MutexLock lock(&mutex_);
+  return !closing_;
+}
+
+void ShardStream::Impl::MakeConnection() {
+  Update([](BatchLedger& ledger) { ledger.Connecting(); });
+  absl::StatusOr<Greeted> greeted = Greet(
+      address_, *wakeup_, [this](int fd, absl::Duration patience) { return Rest(fd, patience); });
   if (!greeted.ok()) {
     Update([&](BatchLedger& ledger) {
       ledger.Disconnected(greeted.status(), "cannot connect", Now());
@@ -154,7 +157,7 @@ void ShardStream::Impl::TryToConnect(absl::Duration patience) {
   connection_ = greeted->connection;
   const ServerInfo& server = greeted->server;
   answers_.SetBound(LargestAnswer(server.limits));
-  const auto call = StreamCall::Make(greeted->connection, shared_from_this());
+  const auto call = StreamCall::Make(connection_, shared_from_this());
   Update([&](BatchLedger& ledger) {
     ledger.Connected(server.stream_limits, server.max_chunk_bytes);
     call_ = call;

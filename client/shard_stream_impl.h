@@ -5,13 +5,14 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "client/address.h"
 #include "client/batch_ledger.h"
 #include "client/frame_encoder.h"
 #include "client/incoming_answer.h"
@@ -19,9 +20,10 @@
 #include "client/shard_stream.h"
 #include "client/stream_call.h"
 #include "client/stream_connection.h"
+#include "client/stream_greeting.h"
+#include "client/wakeup_fd.h"
 #include "core/batch/buffer.h"
 #include "proto/frames.h"
-#include "proto/replies.h"
 
 namespace cpshard {
 
@@ -30,9 +32,12 @@ namespace cpshard {
 class ShardStream::Impl final : public StreamUser,
                                 public std::enable_shared_from_this<ShardStream::Impl> {
  public:
-  Impl(std::string address, const StreamOptions& options)
+  Impl(Address address, const StreamOptions& options, std::unique_ptr<WakeupFd> wakeup)
       : address_(std::move(address)),
-        ledger_(address_, options, std::random_device()()),
+        pool_({.max_bytes = static_cast<size_t>(options.max_answer_bytes),
+               .max_idle_bytes = static_cast<size_t>(options.max_idle_bytes)}),
+        wakeup_(std::move(wakeup)),
+        ledger_(address_.text, options, std::random_device()()),
         answers_(&pool_),
         encoder_(options.checksums) {}
 
@@ -46,27 +51,25 @@ class ShardStream::Impl final : public StreamUser,
   StreamStats stats();
 
  private:
-  // What the keeper found out about the server, and the way to it.
-  struct Greeted {
-    ServerInfo server;
-    std::shared_ptr<StreamConnection> connection;
-  };
-
   // Changes the ledger, then does what follows from the change.
   template <typename F>
   void Update(F change);
 
+  // The keeper expires batches and makes connections; it sleeps in Rest alone, so that it does the
+  // one while it waits for the other.
   void Keep();
-  absl::StatusOr<Greeted> Connect(absl::Duration patience);
-  void TryToConnect(absl::Duration patience);
+  bool WantsConnection();
+  bool Rest(int fd, absl::Duration patience);
+  void MakeConnection();
 
   std::optional<grpc::ByteBuffer> NextMessage() override;
   absl::Status OnMessage(const grpc::ByteBuffer& message) override;
   absl::Status OnAnswer(ShardFrame frame);
   void OnEnd(const absl::Status& status) override;
 
-  const std::string address_;
+  const Address address_;
   BufferPool pool_;
+  const std::unique_ptr<WakeupFd> wakeup_;  // of the keeper
   std::thread keeper_;
 
   absl::Mutex mutex_;
@@ -75,7 +78,6 @@ class ShardStream::Impl final : public StreamUser,
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   // When the keeper looks at the ledger next; in the past: it is about to.
   absl::Time keeper_wakes_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  bool keeper_called_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::shared_ptr<StreamConnection> connection_;  // of the keeper: the last one, until the next
   IncomingAnswers answers_;                       // of the call's reads

@@ -1,16 +1,22 @@
 // A connected socket, to be handed to gRPC.
 #pragma once
 
-#include <string>
-
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/address.h"
 
 namespace cpshard {
 
-// Connects to "host:port" or "unix:/path"; the caller owns the descriptor, which does not block.
-// Unavailable: nobody listens there, or not within `patience`, or the name is not known;
-// InvalidArgument: neither form, a path that is empty or too long.
-absl::StatusOr<int> ConnectSocket(const std::string& address, absl::Duration patience);
+// Waits until `fd` (if it is not negative) can be written, at most for `patience`; may return
+// early. False: nobody wants the connection any more.
+using Rest = absl::FunctionRef<bool(int fd, absl::Duration patience)>;
+
+// The caller owns the descriptor, which does not block. A host name is looked up by the system,
+// which may block for seconds; everything else waits in `rest`. Of several addresses of a host each
+// is tried for 5 s.
+// Unavailable: nobody listens there, or does not answer, or the name is not known; Cancelled:
+// `rest` returned false.
+absl::StatusOr<int> ConnectSocket(const Address& address, Rest rest);
 
 }  // namespace cpshard

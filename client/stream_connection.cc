@@ -11,14 +11,13 @@
 
 #include "absl/status/status.h"
 #include "client/channel.h"
-#include "client/socket.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
 
-absl::StatusOr<std::unique_ptr<StreamConnection>> StreamConnection::Connect(
-    const std::string& address, absl::Duration patience) {
-  CPSHARD_ASSIGN_OR_RETURN(const int fd, ConnectSocket(address, patience));
+absl::StatusOr<std::unique_ptr<StreamConnection>> StreamConnection::Connect(const Address& address,
+                                                                            Rest rest) {
+  CPSHARD_ASSIGN_OR_RETURN(const int fd, ConnectSocket(address, rest));
   const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (second < 0) {
     const int error = errno;

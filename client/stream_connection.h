@@ -6,19 +6,20 @@
 #include <grpcpp/channel.h>
 
 #include <memory>
-#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "client/address.h"
+#include "client/socket.h"
 
 namespace cpshard {
 
 // Thread-safe. With its end the channel is of no more use: it does not reconnect.
 class StreamConnection {
  public:
-  // Errors as ConnectSocket.
-  static absl::StatusOr<std::unique_ptr<StreamConnection>> Connect(const std::string& address,
-                                                                   absl::Duration patience);
+  // Waits and errors as ConnectSocket; ResourceExhausted: no second descriptor.
+  static absl::StatusOr<std::unique_ptr<StreamConnection>> Connect(const Address& address,
+                                                                   Rest rest);
   ~StreamConnection();
 
   StreamConnection(const StreamConnection&) = delete;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -5,14 +6,18 @@
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.pb.h"
+#include "proto/codec.h"
 #include "proto/entry_codec.h"
-#include "proto/frame_parts.h"
 #include "proto/frames.h"
 #include "proto/layout_arrays.h"
 #include "proto/shard_codec.h"
 
 namespace cpshard {
 namespace {
+
+constexpr int64_t kLayoutField = 8;  // tag and length of a layout, and the shard's longer length
+
+int64_t SizeOf(const v1::ShardFrame& frame) { return static_cast<int64_t>(frame.ByteSizeLong()); }
 
 absl::Status OverHead(absl::string_view what, int64_t size) {
   return absl::InvalidArgumentError(
@@ -30,39 +35,91 @@ v1::ShardFrame BeginOf(const ShardPlan& plan, size_t num_shards, uint64_t total_
 
 }  // namespace
 
-absl::StatusOr<Answer> EncodeAnswer(const ShardPlan& plan, absl::Span<const int64_t> ranks,
-                                    uint64_t digest, ShardBody body, BufferPool& pool) {
-  Answer answer{{""}, std::move(body)};
-  LayoutArrays arrays(&answer.body, &pool);
-  // total_bytes is not known yet; no value of it takes more room than this one.
-  int64_t used = static_cast<int64_t>(
-      BeginOf(plan, ranks.size(), std::numeric_limits<uint64_t>::max()).ByteSizeLong());
-  if (used > kMaxHeadBytes) return OverHead("the notices of the answer", used);
-  for (size_t k = 0; k < ranks.size(); ++k) {
-    v1::ShardFrame frame;
-    v1::Shard* shard = frame.add_shards();
-    CPSHARD_RETURN_IF_ERROR(arrays.Encode(LayoutFor(plan, ranks[k], digest), shard));
-    for (size_t s = 0; s < plan.streams.size(); ++s) {
-      EncodeOutput(OutputSpec(plan, plan.streams[s], ranks[k]), plan.streams[s],
-                   answer.body.offsets[s * ranks.size() + k], shard->add_entries());
-    }
-    for (const ScalarEntry& scalar : plan.scalars) EncodeScalar(scalar, shard->add_entries());
-    const int64_t size = static_cast<int64_t>(frame.ByteSizeLong());
-    if (size > kMaxHeadBytes) {
-      return OverHead(absl::StrCat("the head of the shard of rank ", ranks[k], ", with ",
-                                   shard->entries_size(), " entries,"),
-                      size);
-    }
-    if (used + size > kMaxHeadBytes) {
-      answer.heads.emplace_back();
-      used = 0;
-    }
-    frame.AppendToString(&answer.heads.back());
-    used += size;
+AnswerHeads::AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks,
+                         uint64_t digest)
+    : plan_(std::move(plan)), ranks_(std::move(ranks)), digest_(digest) {
+  for (const StreamPlan& stream : plan_->streams) {
+    whole_at_.push_back(local_at_);
+    if (stream.extent == Extent::kLocal) continue;
+    local_at_ += AlignUp(NumBytes(OutputSpec(*plan_, stream, ranks_.front())));
   }
-  const uint64_t total = static_cast<uint64_t>(answer.body.size);
-  answer.heads[0].insert(0, BeginOf(plan, ranks.size(), total).SerializeAsString());
-  return answer;
+}
+
+std::string AnswerHeads::Next() {
+  std::string piece = std::exchange(left_over_, {});
+  if (!begun_) BeginOf(*plan_, ranks_.size(), total_bytes_).AppendToString(&piece);
+  begun_ = true;
+  v1::ShardFrame frame;  // one for all: it keeps its memory
+  while (next_rank_ < ranks_.size() && left_over_.empty()) {
+    MakeHead(next_rank_++, &frame);
+    const bool fits = static_cast<int64_t>(piece.size() + frame.ByteSizeLong()) <= kMaxHeadBytes;
+    frame.AppendToString(fits ? &piece : &left_over_);
+  }
+  return piece;
+}
+
+// The head of ranks_[k], and nothing else. To be called in the order of the ranks.
+void AnswerHeads::MakeHead(size_t k, v1::ShardFrame* frame) {
+  frame->Clear();
+  v1::Shard* shard = frame->add_shards();
+  if (k < large_layouts_.size() && !large_layouts_[k].empty()) {
+    shard->ParseFromString(large_layouts_[k]);
+  } else {
+    EncodeLayout(LayoutFor(*plan_, ranks_[k], digest_), shard->mutable_layout());
+  }
+  for (size_t s = 0; s < plan_->streams.size(); ++s) {
+    const TensorSpec output = OutputSpec(*plan_, plan_->streams[s], ranks_[k]);
+    EncodeOutput(output, plan_->streams[s], Place(s, NumBytes(output)), shard->add_entries());
+  }
+  for (const ScalarEntry& scalar : plan_->scalars) EncodeScalar(scalar, shard->add_entries());
+}
+
+// Where the next rank's output of the stream lies.
+int64_t AnswerHeads::Place(size_t stream, int64_t bytes) {
+  if (bytes == 0) return 0;
+  if (plan_->streams[stream].extent != Extent::kLocal) return whole_at_[stream];
+  return std::exchange(local_at_, local_at_ + AlignUp(bytes));
+}
+
+absl::Status CheckHeads(const ShardPlan& plan) {
+  const int64_t begin = SizeOf(
+      BeginOf(plan, std::numeric_limits<uint32_t>::max(), std::numeric_limits<uint64_t>::max()));
+  if (begin > kMaxHeadBytes) return OverHead("the notices of the answer", begin);
+  int64_t longest = 0;  // the rank with the longest rows; no dims of another one take more bytes
+  int64_t layout = 0;   // the most that a layout leaves in a head
+  for (int64_t rank = 0; rank < plan.num_ranks(); ++rank) {
+    layout = std::max(layout, std::min(MaxLayoutBytes(plan, rank), kMaxLayoutBytes));
+    const bool longer = !plan.chunks.empty() &&
+                        plan.chunks.front().LocalLen(rank) > plan.chunks.front().LocalLen(longest);
+    if (longer) longest = rank;
+  }
+  v1::ShardFrame frame;
+  v1::Shard* shard = frame.add_shards();
+  for (const StreamPlan& stream : plan.streams) {
+    v1::Entry* entry = shard->add_entries();
+    EncodeSpec(OutputSpec(plan, stream, longest), entry);
+    EncodeCut({stream.extent, stream.axis}, entry);
+    entry->set_offset(std::numeric_limits<uint64_t>::max());
+    entry->set_nbytes(std::numeric_limits<uint64_t>::max());
+  }
+  for (const ScalarEntry& scalar : plan.scalars) EncodeScalar(scalar, shard->add_entries());
+  const int64_t size = SizeOf(frame) + layout + kLayoutField;
+  if (size <= kMaxHeadBytes) return absl::OkStatus();
+  return OverHead(
+      absl::StrCat("the head of the shard of rank ", longest, ", with ", shard->entries_size(),
+                   " entries and up to ", layout, " bytes of layout,"),
+      size);
+}
+
+absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
+                                    std::vector<int64_t> ranks, uint64_t digest, ShardBody body,
+                                    BufferPool& pool) {
+  AnswerHeads heads(std::move(plan), std::move(ranks), digest);
+  CPSHARD_ASSIGN_OR_RETURN(heads.large_layouts_,
+                           MoveLargeLayouts(*heads.plan_, heads.ranks_, digest, &body, pool));
+  heads.total_bytes_ = body.size;
+  body.offsets = std::vector<int64_t>();  // streams times ranks: the memory goes too
+  return Answer{std::move(heads), std::move(body)};
 }
 
 absl::StatusOr<std::vector<RankShard>> ReadShards(absl::Span<const ShardFrame> frames,

@@ -15,9 +15,6 @@
 
 namespace cpshard {
 
-// What a serialised begin or head may have, so that the other fields of the frame fit beside it.
-inline constexpr int64_t kMaxHeadBytes = kMaxHeaderBytes - 256;
-
 // Parses all of `message` but its body into `header` and returns the body: windows on `message`,
 // wherever between the fields it stands. Of several bodies the last one counts; those before it
 // are part of the header.

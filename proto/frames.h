@@ -30,8 +30,10 @@ class ShardFrame;
 }  // namespace v1
 
 inline constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;  // of a frame without its body
-inline constexpr int64_t kMaxChunkBytes = int64_t{4} << 20;    // of the body of a frame
-inline constexpr int64_t kChunkBytes = int64_t{2} << 20;       // what this project sends
+// What a serialised begin or head may have, so that the other fields of the frame fit beside it.
+inline constexpr int64_t kMaxHeadBytes = kMaxHeaderBytes - 256;
+inline constexpr int64_t kMaxChunkBytes = int64_t{4} << 20;  // of the body of a frame
+inline constexpr int64_t kChunkBytes = int64_t{2} << 20;     // what this project sends
 
 using Bytes = absl::Span<const std::byte>;
 
@@ -122,18 +124,62 @@ absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message);
 absl::StatusOr<std::vector<RankShard>> ReadShards(absl::Span<const ShardFrame> frames,
                                                   const Buffer& answer);
 
-// An answer, ready to be cut into frames: serialised heads, each at most kMaxHeaderBytes less a
-// little, and the body. Layout arrays of more than 16 KiB are in the body.
-struct Answer {
-  std::vector<std::string> heads;  // never empty; the first one holds the begin
-  ShardBody body;                  // with the large arrays of layouts at its end
-};
-// ResourceExhausted: the pool. InvalidArgument, with the sizes: entries of one rank, or notices,
-// that no head can hold.
-absl::StatusOr<Answer> EncodeAnswer(const ShardPlan& plan, absl::Span<const int64_t> ranks,
-                                    uint64_t digest, ShardBody body, BufferPool& pool);
+struct Answer;
 
-// The header of a frame whose body of `body_size` bytes follows; `head` is one of Answer::heads or
+// The heads of an answer, made one by one as frames take them: what is held is the plan, not ranks
+// times entries. A copy makes the same heads again. Not thread-safe.
+class AnswerHeads {
+ public:
+  bool done() const { return begun_ && left_over_.empty() && next_rank_ == ranks_.size(); }
+
+  // A piece of a serialised ShardFrame: the heads of the next ranks, as many as fit kMaxHeadBytes.
+  // The first piece holds the begin. Precondition: !done().
+  std::string Next();
+
+ private:
+  friend absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
+                                             std::vector<int64_t> ranks, uint64_t digest,
+                                             ShardBody body, BufferPool& pool);
+
+  AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks, uint64_t digest);
+
+  void MakeHead(size_t k, v1::ShardFrame* frame);
+  int64_t Place(size_t stream, int64_t bytes);
+
+  std::shared_ptr<const ShardPlan> plan_;
+  std::vector<int64_t> ranks_;
+  uint64_t digest_;
+  int64_t total_bytes_ = 0;
+  std::vector<std::string> large_layouts_;  // what MoveLargeLayouts left in the heads
+
+  // Where outputs lie in the body: PlaceShards for one rank after the other, without its list.
+  std::vector<int64_t> whole_at_;  // of a stream that every rank holds whole
+  int64_t local_at_ = 0;           // of the next output that is a rank's own
+
+  bool begun_ = false;
+  size_t next_rank_ = 0;   // its head is not made yet
+  std::string left_over_;  // the head of the rank before it, when the last piece had no room for it
+};
+
+// An answer, ready to be cut into frames.
+struct Answer {
+  AnswerHeads heads;
+  ShardBody body;  // with the large arrays of layouts at its end, and without its offsets
+};
+
+// Whether the head of every rank, and the notices, fit a frame: to be asked when the plan is made.
+// Costs streams + ranks: an upper bound decides, so what would just fit may be refused (some 20
+// bytes an entry, and up to 16 KiB where the layout reports indices or positions).
+// InvalidArgument, with rank, number of entries and sizes.
+absl::Status CheckHeads(const ShardPlan& plan);
+
+// Precondition: CheckHeads passed; ranks passed ResolveRanks; the body is theirs.
+// ResourceExhausted: the pool.
+absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
+                                    std::vector<int64_t> ranks, uint64_t digest, ShardBody body,
+                                    BufferPool& pool);
+
+// The header of a frame whose body of `body_size` bytes follows; `head` is of AnswerHeads::Next, or
 // empty. frame.begin, frame.body, frame.num_shards and frame.message do not count.
 std::string EncodeShardFrame(const ShardFrame& frame, absl::string_view head, size_t body_size);
 

@@ -1,7 +1,9 @@
 #include "proto/layout_arrays.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -16,6 +18,11 @@ namespace {
 
 constexpr absl::string_view kPrefix = "_layout.";
 
+// Upper bounds on the wire.
+constexpr int64_t kMaxNumber = 10;               // an int64
+constexpr int64_t kMaxRun = 4 + 2 * kMaxNumber;  // two numbers, tags and length
+constexpr int64_t kMaxRest = 256;                // a layout without runs and long arrays
+
 bool IsLarge(const ShardLayout& layout) {
   // A value takes a byte or more, so the message of a very large layout need not be built.
   int64_t values = static_cast<int64_t>(2 * layout.runs.size());
@@ -29,10 +36,73 @@ bool IsLarge(const ShardLayout& layout) {
   return static_cast<int64_t>(message.ByteSizeLong()) > kMaxLayoutBytes;
 }
 
+// Writes the arrays of one answer.
+class LayoutArrays {
+ public:
+  LayoutArrays(ShardBody* body, BufferPool* pool) : body_(*body), pool_(*pool) {}
+
+  // Arrays of the layout become pieces of the body and entries of the shard, and what is left the
+  // shard's layout.
+  absl::Status Move(ShardLayout layout, v1::Shard* shard);
+
+ private:
+  struct Written {
+    std::vector<int64_t> values;
+    int64_t offset = 0;
+  };
+
+  absl::Status Move(const char* name, IntArray array, v1::Shard* shard);
+  absl::StatusOr<int64_t> Write(const std::vector<int64_t>& values);
+
+  ShardBody& body_;
+  BufferPool& pool_;
+  std::map<std::string, Written> last_;  // by name
+};
+
 IntArray ToArray(const std::vector<Run>& runs) {
   IntArray array{{static_cast<int64_t>(runs.size()), 2}, {}};
   for (const Run& run : runs) array.values.insert(array.values.end(), {run.source, run.length});
   return array;
+}
+
+absl::Status LayoutArrays::Move(ShardLayout layout, v1::Shard* shard) {
+  const auto move = [&](const char* name, std::optional<IntArray>& array) {
+    return array ? Move(name, std::exchange(*array, {}), shard) : absl::OkStatus();
+  };
+  CPSHARD_RETURN_IF_ERROR(move("local_token_global_indices", layout.local_token_global_indices));
+  CPSHARD_RETURN_IF_ERROR(move("input_row_shape", layout.input_row_shape));
+  CPSHARD_RETURN_IF_ERROR(
+      move("input_token_stream_positions", layout.input_token_stream_positions));
+  CPSHARD_RETURN_IF_ERROR(Move("runs", ToArray(std::exchange(layout.runs, {})), shard));
+  EncodeLayout(layout, shard->mutable_layout());
+  return absl::OkStatus();
+}
+
+absl::Status LayoutArrays::Move(const char* name, IntArray array, v1::Shard* shard) {
+  v1::Entry* entry = shard->add_entries();
+  EncodeOutput({absl::StrCat(kPrefix, name), DType::kI64, std::move(array.shape)},
+               {.extent = Extent::kAsSent}, 0, entry);
+  if (array.values.empty()) return absl::OkStatus();
+  Written& last = last_[name];
+  if (last.values != array.values) {
+    CPSHARD_ASSIGN_OR_RETURN(last.offset, Write(array.values));
+    last.values = std::move(array.values);
+  }
+  entry->set_offset(last.offset);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> LayoutArrays::Write(const std::vector<int64_t>& values) {
+  const int64_t offset = body_.size;
+  const size_t bytes = values.size() * sizeof(int64_t);
+  const int64_t aligned = AlignUp(static_cast<int64_t>(bytes));
+  CPSHARD_ASSIGN_OR_RETURN(const Buffer piece, pool_.Allocate(aligned));
+  std::memcpy(piece.data(), values.data(), bytes);
+  std::memset(piece.data() + bytes, 0, aligned - bytes);
+  body_.pieces.push_back(piece);
+  body_.size += aligned;
+  body_.copied_bytes += static_cast<int64_t>(bytes);
+  return offset;
 }
 
 absl::Status Refused(const Tensor& array, absl::string_view why) {
@@ -95,46 +165,40 @@ Entries TakeArrays(v1::Shard* shard) {
 
 }  // namespace
 
-absl::Status LayoutArrays::Encode(ShardLayout layout, v1::Shard* shard) {
-  if (IsLarge(layout)) {
-    const auto move = [&](const char* name, std::optional<IntArray>& array) {
-      return array ? Move(name, std::exchange(*array, {}), shard) : absl::OkStatus();
-    };
-    CPSHARD_RETURN_IF_ERROR(move("local_token_global_indices", layout.local_token_global_indices));
-    CPSHARD_RETURN_IF_ERROR(move("input_row_shape", layout.input_row_shape));
-    CPSHARD_RETURN_IF_ERROR(
-        move("input_token_stream_positions", layout.input_token_stream_positions));
-    CPSHARD_RETURN_IF_ERROR(Move("runs", ToArray(std::exchange(layout.runs, {})), shard));
+int64_t MaxLayoutBytes(const ShardPlan& plan, int64_t rank) {
+  int64_t bytes = kMaxRest;
+  for (const LayoutPlan& layout : plan.chunks) {
+    bytes += kMaxRun * static_cast<int64_t>(layout.partition[rank].runs().size());
   }
-  EncodeLayout(layout, shard->mutable_layout());
-  return absl::OkStatus();
+  if (plan.chunks.size() != 1) return bytes;
+  // So many values are too many, however many more there are: the products stay small.
+  const auto count = [](int64_t values) { return std::min(values, kMaxLayoutBytes); };
+  const LayoutPlan& layout = plan.chunks.front();
+  if (layout.report.stream_positions) {
+    bytes += kMaxNumber * count(layout.rows) * count(layout.source_len);
+  }
+  if (layout.report.indices != Report::Indices::kNone) {
+    bytes += kMaxNumber * count(layout.LocalLen(rank));
+  }
+  return bytes;
 }
 
-absl::Status LayoutArrays::Move(const char* name, IntArray array, v1::Shard* shard) {
-  v1::Entry* entry = shard->add_entries();
-  EncodeOutput({absl::StrCat(kPrefix, name), DType::kI64, std::move(array.shape)},
-               {.extent = Extent::kAsSent}, 0, entry);
-  if (array.values.empty()) return absl::OkStatus();
-  Written& last = last_[name];
-  if (last.values != array.values) {
-    CPSHARD_ASSIGN_OR_RETURN(last.offset, Write(array.values));
-    last.values = std::move(array.values);
+absl::StatusOr<std::vector<std::string>> MoveLargeLayouts(const ShardPlan& plan,
+                                                          absl::Span<const int64_t> ranks,
+                                                          uint64_t digest, ShardBody* body,
+                                                          BufferPool& pool) {
+  std::vector<std::string> left;
+  LayoutArrays arrays(body, &pool);
+  for (size_t k = 0; k < ranks.size(); ++k) {
+    if (MaxLayoutBytes(plan, ranks[k]) <= kMaxLayoutBytes) continue;
+    ShardLayout layout = LayoutFor(plan, ranks[k], digest);
+    if (!IsLarge(layout)) continue;
+    v1::Shard shard;
+    CPSHARD_RETURN_IF_ERROR(arrays.Move(std::move(layout), &shard));
+    left.resize(ranks.size());
+    left[k] = shard.SerializeAsString();
   }
-  entry->set_offset(last.offset);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> LayoutArrays::Write(const std::vector<int64_t>& values) {
-  const int64_t offset = body_.size;
-  const size_t bytes = values.size() * sizeof(int64_t);
-  const int64_t aligned = AlignUp(static_cast<int64_t>(bytes));
-  CPSHARD_ASSIGN_OR_RETURN(const Buffer piece, pool_.Allocate(aligned));
-  std::memcpy(piece.data(), values.data(), bytes);
-  std::memset(piece.data() + bytes, 0, aligned - bytes);
-  body_.pieces.push_back(piece);
-  body_.size += aligned;
-  body_.copied_bytes += static_cast<int64_t>(bytes);
-  return offset;
+  return left;
 }
 
 absl::Status RestoreArrays(const Buffer& answer, v1::Shard* shard) {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/exec/shard_body.h"
 #include "core/plan/shard_layout.h"
 #include "cpshard/v1/service.pb.h"
@@ -16,30 +16,18 @@ namespace cpshard {
 
 inline constexpr int64_t kMaxLayoutBytes = int64_t{16} << 10;  // of a layout within a head
 
-// Writes the layouts of one answer. What a rank has in common with the rank before it is in the
-// body once.
-class LayoutArrays {
- public:
-  // Both outlive this object.
-  LayoutArrays(ShardBody* body, BufferPool* pool) : body_(*body), pool_(*pool) {}
+// The layout of `rank` has no more bytes on the wire; found from the plan, without making it.
+int64_t MaxLayoutBytes(const ShardPlan& plan, int64_t rank);
 
-  // Into shard->layout; arrays of a large layout become pieces of the body and entries of the
-  // shard. ResourceExhausted: the pool.
-  absl::Status Encode(ShardLayout layout, v1::Shard* shard);
-
- private:
-  struct Written {
-    std::vector<int64_t> values;
-    int64_t offset = 0;
-  };
-
-  absl::Status Move(const char* name, IntArray array, v1::Shard* shard);
-  absl::StatusOr<int64_t> Write(const std::vector<int64_t>& values);
-
-  ShardBody& body_;
-  BufferPool& pool_;
-  std::map<std::string, Written> last_;  // by name
-};
+// Moves the arrays of the layouts over kMaxLayoutBytes to the end of the body; what a rank has in
+// common with the one before it is written once. Returns, for every rank, what is left for its head
+// - a serialised Shard of the layout without arrays, and the entries that name them -, or nothing
+// where the layout can stay in the head. An empty list: all of them can.
+// ResourceExhausted: the pool.
+absl::StatusOr<std::vector<std::string>> MoveLargeLayouts(const ShardPlan& plan,
+                                                          absl::Span<const int64_t> ranks,
+                                                          uint64_t digest, ShardBody* body,
+                                                          BufferPool& pool);
 
 // The other direction: takes the arrays out of shard->entries and puts their values, read from the
 // answer buffer, into shard->layout. InvalidArgument, naming the array: it is not known, was given

@@ -9,23 +9,14 @@
 #include "proto/frame_parts.h"
 #include "proto/frames.h"
 #include "proto/shard_codec.h"
+#include "proto/text.h"
 
 namespace cpshard {
 namespace {
 
-constexpr size_t kMaxText = 2048;  // as in a gRPC status
-
-// Cut between two characters: half of one would make the whole message unreadable.
-std::string ShortText(absl::string_view text) {
-  if (text.size() <= kMaxText) return std::string(text);
-  size_t end = kMaxText;
-  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
-  return absl::StrCat(text.substr(0, end), "...");
-}
-
 void EncodeError(const BatchError& error, v1::BatchStatus* message) {
   message->set_code(static_cast<uint32_t>(error.status.code()));
-  message->set_message(ShortText(error.status.message()));
+  message->set_message(CutText(error.status.message()));
   if (!error.retry_after_ms) return;
   message->set_retry_after_ms(static_cast<uint32_t>(
       std::clamp<int64_t>(*error.retry_after_ms, 0, std::numeric_limits<uint32_t>::max())));

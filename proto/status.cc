@@ -1,21 +1,13 @@
 #include "proto/status.h"
 
-#include <string>
+#include "proto/text.h"
 
 namespace cpshard {
-namespace {
-
-constexpr size_t kMaxText = 2048;
-
-}  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  // The text travels as metadata, which is bounded: a long name in it must not turn the error into
-  // another one.
-  std::string text(status.message());
-  if (text.size() > kMaxText) text = text.substr(0, kMaxText) + "...";
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text);
+  // A long name in the text must not turn the error into another one.
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), CutText(status.message()));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -40,6 +40,11 @@ void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {
   grpc::ResourceQuota quota("cpshard");
   quota.Resize(QuotaBytes(limits));
   builder.SetResourceQuota(quota);
+  // Compressed messages are refused: gRPC unpacks them before it looks at their size, so that one
+  // megabyte becomes a thousand.
+  for (grpc_compression_algorithm algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxHttp2FrameBytes);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -66,7 +71,8 @@ class Server::Impl {
              .workers = options.workers,
              .queue = options.queue,
              .stream_limits = options.stream_limits,
-             .stall = options.stall},
+             .stall = options.stall,
+             .max_bytes_per_connection = options.pool_bytes / 2},
             *executor_, pool_,
             {.cut_connection = [this](const std::string& peer) { acceptor_->Shut(peer); },
              .describe_peer = [this](const std::string& peer) { return acceptor_->Describe(peer); },

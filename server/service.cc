@@ -86,12 +86,15 @@ class ShardRpcs::Impl : public Methods {
         executor_(executor),
         pool_(pool),
         instance_id_(NewInstanceId()),
+        shares_(options.max_bytes_per_connection),
         workers_(options.workers, options.queue) {
     stream_context_.limits = options.limits;
     stream_context_.stream_limits = options.stream_limits;
     stream_context_.stall = options.stall;
     stream_context_.executor = &executor;
+    stream_context_.max_sharding = std::max<int64_t>(1, options.workers - 1);
     stream_context_.pool = &pool;
+    stream_context_.shares = &shares_;
     stream_context_.counters = &counters_;
     stream_context_.run_later = [this](std::function<void()> work) {
       workers_.Post(std::move(work));
@@ -228,6 +231,7 @@ class ShardRpcs::Impl : public Methods {
   std::atomic<int64_t> active_ = 0;
   CallLimit call_limit_{kMaxCalls};
   ServerCounters counters_;
+  MemoryShare shares_;
   StreamContext stream_context_;
   StreamWatch watch_;
   WorkerPool workers_;  // the last member: its work uses the others

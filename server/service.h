@@ -25,6 +25,7 @@ struct ServiceOptions {
   int64_t queue = 64;
   StreamLimits stream_limits;
   absl::Duration stall = absl::Seconds(30);
+  int64_t max_bytes_per_connection = int64_t{4} << 30;  // of memory, for batches and answers
 };
 
 // What the server around the RPCs does for them. May be called until the gRPC server is gone.

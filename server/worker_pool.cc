@@ -15,17 +15,18 @@ WorkerPool::~WorkerPool() { Close(); }
 absl::Status WorkerPool::Submit(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
   if (closed_) return absl::UnavailableError("the server is shutting down");
-  if (static_cast<int64_t>(waiting_.size()) >= max_waiting_) {
+  if (submitted_waiting_ >= max_waiting_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the server is busy: ", waiting_.size(), " calls are waiting; try again"));
+        absl::StrCat("the server is busy: ", submitted_waiting_, " calls are waiting; try again"));
   }
-  waiting_.push_back(std::move(work));
+  ++submitted_waiting_;
+  waiting_.push_back({std::move(work), true});
   return absl::OkStatus();
 }
 
 void WorkerPool::Post(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
-  if (!closed_) waiting_.push_back(std::move(work));
+  if (!closed_) waiting_.push_back({std::move(work), false});
 }
 
 void WorkerPool::Close() {
@@ -40,7 +41,7 @@ void WorkerPool::Close() {
 
 void WorkerPool::Loop() {
   while (true) {
-    std::function<void()> work;
+    Work work;
     {
       absl::MutexLock lock(&mutex_);
       const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -50,8 +51,9 @@ void WorkerPool::Loop() {
       if (waiting_.empty()) return;  // closed, and nothing left to finish
       work = std::move(waiting_.front());
       waiting_.pop_front();
+      if (work.submitted) --submitted_waiting_;
     }
-    work();
+    work.run();
   }
 }
 

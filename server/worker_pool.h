@@ -26,8 +26,8 @@ class WorkerPool {
   // runs.
   absl::Status Submit(std::function<void()> work);
 
-  // The same for work that was admitted before and must be done: it is not counted against the
-  // bound, which is the caller's to keep. Dropped once closed.
+  // The same for work that was admitted before and must be done: it does not count against
+  // max_waiting, its bound is the caller's to keep. Dropped once closed.
   void Post(std::function<void()> work);
 
   // Takes no more work, finishes what was taken, joins the threads. Idempotent.
@@ -38,7 +38,12 @@ class WorkerPool {
 
   const int64_t max_waiting_;
   absl::Mutex mutex_;
-  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+  struct Work {
+    std::function<void()> run;
+    bool submitted = false;  // not posted
+  };
+  std::deque<Work> waiting_ ABSL_GUARDED_BY(mutex_);
+  int64_t submitted_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -1,12 +1,14 @@
 #include "client/cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/cli/deadline.h"
 #include "client/client.h"
 #include "client/shard_stream.h"
 #include "core/batch/text_file.h"
@@ -42,11 +44,20 @@ std::string CheckNotEmpty(const std::string& text) {
   return text.empty() ? "the value is empty" : "";
 }
 
+int64_t BytesOf(const Batch& batch) {
+  int64_t bytes = 0;
+  for (const Tensor& tensor : batch.tensors) bytes += static_cast<int64_t>(tensor.buffer.size());
+  return bytes;
+}
+
 // Before anything is sent. A stream waits for its server, but who types a command wants to hear at
 // once that there is none; and a batch over the server's limits is told which of its streams is.
 absl::Status CheckServerTakes(const Batch& batch, const Options& options,
                               const ShardArguments& arguments) {
-  CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(arguments.server));
+  CPSHARD_ASSIGN_OR_RETURN(
+      const auto client,
+      Client::Connect(arguments.server,
+                      {.deadline = std::min(ClientOptions().deadline, arguments.deadline(0))}));
   CPSHARD_ASSIGN_OR_RETURN(const ServerInfo server, client->GetServerInfo());
   if (!options.MakeSharder().ok()) return absl::OkStatus();  // for the server to refuse
   return ValidateSpec(SpecOf(batch, arguments.cp_size()), server.limits);
@@ -55,6 +66,10 @@ absl::Status CheckServerTakes(const Batch& batch, const Options& options,
 }  // namespace
 
 std::optional<int64_t> ShardArguments::cp_size() const { return ParseInteger(cp); }
+
+absl::Duration ShardArguments::deadline(int64_t bytes) const {
+  return deadline_seconds ? absl::Seconds(*deadline_seconds) : DeadlineFor(bytes);
+}
 
 std::vector<int64_t> ShardArguments::rank_list() const {
   std::vector<int64_t> list;
@@ -74,6 +89,11 @@ void DeclareShardArguments(CLI::App& command, ShardArguments& arguments) {
       ->check(CLI::Validator(CheckRanks, "R,R,..."));
   command.add_option("--server", arguments.server, "host:port or unix:/path; default in process")
       ->check(CLI::Validator(CheckNotEmpty, "ADDR"));
+  command
+      .add_option("--deadline", arguments.deadline_seconds,
+                  "for the server's answer; default 60 and 1 more for every 10 MB of the batch")
+      ->check(CLI::Range(0.001, 1e6))
+      ->type_name("SECONDS");
 }
 
 absl::StatusOr<Options> ReadOptions(const std::string& text_or_file) {
@@ -90,7 +110,9 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(arguments.options));
   if (!arguments.server.empty()) {
     CPSHARD_RETURN_IF_ERROR(CheckServerTakes(batch, options, arguments));
-    CPSHARD_ASSIGN_OR_RETURN(const auto stream, ShardStream::Open(arguments.server));
+    CPSHARD_ASSIGN_OR_RETURN(
+        const auto stream,
+        ShardStream::Open(arguments.server, {.deadline = arguments.deadline(BytesOf(batch))}));
     return stream->Submit(batch, options, arguments.cp_size(), arguments.rank_list()).Wait();
   }
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());

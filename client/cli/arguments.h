@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "core/batch/batch.h"
 #include "core/exec/shard.h"
 #include "proto/options.h"
@@ -22,13 +23,18 @@ struct ShardArguments {
   std::string options;  // JSON or the name of a file of it
   std::string ranks;    // "0,3"; empty = all
   std::string server;   // empty = in process
+  std::optional<double> deadline_seconds;
 
   // The numbers behind --cp and --ranks; the checks of their range are the plan's.
   std::optional<int64_t> cp_size() const;
   std::vector<int64_t> rank_list() const;
+
+  // For a server's answer to a batch of so many bytes: what the user says, else DeadlineFor.
+  absl::Duration deadline(int64_t bytes) const;
 };
 
-// --cp, --options, --ranks, --server. Numbers that are none, and empty values, are usage errors.
+// --cp, --options, --ranks, --server, --deadline. Numbers that are none, and empty values, are
+// usage errors.
 void DeclareShardArguments(CLI::App& command, ShardArguments& arguments);
 
 // NotFound: the file; InvalidArgument: what Options::FromJson refuses.

@@ -48,7 +48,8 @@ absl::StatusOr<PlanSummary> MakePlan(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(Options options, ReadOptions(shard.options));
   if (arguments.length) options.SetDefaultPaddingTokenId(0);  // there are no tokens to be padded
   if (!shard.server.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(shard.server));
+    CPSHARD_ASSIGN_OR_RETURN(const auto client,
+                             Client::Connect(shard.server, {.deadline = shard.deadline(0)}));
     return client->PlanLayout(planned.spec, options, shard.rank_list());
   }
   CPSHARD_RETURN_IF_ERROR(ValidateSpec(planned.spec, Limits()));

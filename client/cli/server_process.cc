@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "client/cli/stop_signals.h"
 #include "client/client.h"
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
@@ -27,6 +28,10 @@ namespace cpshard {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kSocket[] = "cpshard.sock";  // and its lock, made by the server
+constexpr char kLog[] = "cpshardd.log";
+constexpr absl::Duration kPause = absl::Milliseconds(5);  // between two looks
 
 absl::StatusOr<std::string> FindServer() {
   std::error_code error;
@@ -46,15 +51,36 @@ absl::StatusOr<std::string> MakeFolder() {
   return path;
 }
 
+struct CommandLine {
+  std::string program;
+  std::vector<std::string> words;
+  std::vector<char*> pointers;     // to the words, nullptr at the end
+  std::vector<char*> environment;  // likewise
+};
+
 // In the child: becomes the server. Only async-signal-safe calls.
-[[noreturn]] void Become(const char* program, const char* listen, const char* log,
-                         char* const* environment) {
+[[noreturn]] void Become(const CommandLine& command, int log, pid_t parent,
+                         const HeldStopSignals& held) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  const int file = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  dup2(file, STDOUT_FILENO);
-  dup2(file, STDERR_FILENO);
-  execle(program, "cpshardd", listen, static_cast<char*>(nullptr), environment);
+  if (getppid() != parent) _exit(127);  // it died before the line above
+  held.Release();
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execve(command.program.c_str(), command.pointers.data(), command.environment.data());
   _exit(127);
+}
+
+absl::StatusOr<pid_t> Launch(const CommandLine& command, const std::string& log_path,
+                             const HeldStopSignals& held) {
+  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log < 0) return absl::ErrnoToStatus(errno, "cannot make the server's log");
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) Become(command, log, parent, held);
+  const int error = errno;
+  close(log);
+  if (pid < 0) return absl::ErrnoToStatus(error, "cannot start the server");
+  return pid;
 }
 
 // This process's, without settings of a server that the user may have there.
@@ -67,6 +93,12 @@ std::vector<char*> PlainEnvironment() {
   return variables;
 }
 
+// Leaves the child to waitpid.
+bool HasEnded(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, child, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+}
+
 std::string Describe(int status) {
   if (WIFEXITED(status)) return absl::StrCat("exit status ", WEXITSTATUS(status));
   return absl::StrCat("signal ", WTERMSIG(status));
@@ -74,22 +106,24 @@ std::string Describe(int status) {
 
 }  // namespace
 
-absl::StatusOr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& more) {
-  CPSHARD_ASSIGN_OR_RETURN(const std::string program, FindServer());
+absl::StatusOr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& more,
+                                                   const std::vector<std::string>& flags) {
+  CommandLine command{.words = {"cpshardd"}, .environment = PlainEnvironment()};
+  CPSHARD_ASSIGN_OR_RETURN(command.program, FindServer());
+  const HeldStopSignals held;
   ServerProcess server;
   CPSHARD_ASSIGN_OR_RETURN(server.folder_, MakeFolder());
-  server.address_ = absl::StrCat("unix:", server.folder_, "/cpshard.sock");
+  RemoveAtStopSignals(server.folder_, {kSocket, absl::StrCat(kSocket, ".lock"), kLog});
+  server.address_ = absl::StrCat("unix:", server.folder_, "/", kSocket);
   std::vector<std::string> all = {server.address_};
   all.insert(all.end(), more.begin(), more.end());
   server.num_addresses_ = all.size();
-  const std::string listen = absl::StrCat("--listen=", absl::StrJoin(all, ","));
-  const std::string log = server.LogPath();
-  const std::vector<char*> environment = PlainEnvironment();
-  server.pid_ = fork();
-  if (server.pid_ == 0) {
-    Become(program.c_str(), listen.c_str(), log.c_str(), environment.data());
-  }
-  if (server.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start the server");
+  command.words.push_back(absl::StrCat("--listen=", absl::StrJoin(all, ",")));
+  command.words.insert(command.words.end(), flags.begin(), flags.end());
+  for (std::string& word : command.words) command.pointers.push_back(word.data());
+  command.pointers.push_back(nullptr);
+  CPSHARD_ASSIGN_OR_RETURN(server.pid_, Launch(command, server.LogPath(), held));
+  KillAtStopSignals(server.pid_);
   return server;
 }
 
@@ -102,10 +136,12 @@ ServerProcess::ServerProcess(ServerProcess&& other) noexcept
 ServerProcess::~ServerProcess() {
   if (pid_ > 0) (void)Stop(absl::Seconds(5));
   std::error_code error;
-  if (!folder_.empty()) fs::remove_all(folder_, error);
+  if (folder_.empty()) return;
+  fs::remove_all(folder_, error);
+  ForgetStopSignals();
 }
 
-std::string ServerProcess::LogPath() const { return folder_ + "/cpshardd.log"; }
+std::string ServerProcess::LogPath() const { return absl::StrCat(folder_, "/", kLog); }
 
 std::string ServerProcess::Log() const { return ReadTextFile(LogPath()).value_or(""); }
 
@@ -120,6 +156,7 @@ absl::StatusOr<ServerInfo> ServerProcess::WaitUntilReady() {
     CPSHARD_RETURN_IF_ERROR(CheckAlive());
     const bool ready = info.ok() && Addresses().size() >= num_addresses_;
     if (ready || absl::Now() > give_up) return info;
+    absl::SleepFor(kPause);
   }
 }
 
@@ -133,8 +170,10 @@ std::vector<std::string> ServerProcess::Addresses() const {
 }
 
 absl::Status ServerProcess::CheckAlive() {
+  if (pid_ > 0 && !HasEnded(pid_)) return absl::OkStatus();
+  KillAtStopSignals(-1);
   int status = 0;
-  if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == 0) return absl::OkStatus();
+  if (pid_ > 0) waitpid(pid_, &status, 0);
   pid_ = -1;
   return absl::UnavailableError(
       absl::StrCat("the server has ended: ", Describe(status), "; it said: ", Log()));
@@ -143,16 +182,12 @@ absl::Status ServerProcess::CheckAlive() {
 absl::Status ServerProcess::Stop(absl::Duration patience) {
   if (pid_ <= 0) return absl::OkStatus();
   kill(pid_, SIGTERM);
-  int status = 0;
-  pid_t ended = 0;
   const absl::Time give_up = absl::Now() + patience;
-  while ((ended = waitpid(pid_, &status, WNOHANG)) == 0 && absl::Now() < give_up) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  if (ended == 0) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, &status, 0);
-  }
+  while (!HasEnded(pid_) && absl::Now() < give_up) absl::SleepFor(kPause);
+  KillAtStopSignals(-1);
+  int status = 0;
+  kill(pid_, SIGKILL);  // means nothing to one that has ended
+  waitpid(pid_, &status, 0);
   pid_ = -1;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::InternalError(

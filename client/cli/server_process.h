@@ -12,14 +12,16 @@
 
 namespace cpshard {
 
-// Move-only. The process is stopped with the object, and when this process dies.
+// Move-only, one at a time. The process is stopped with the object, and when this process dies; so
+// is its folder removed, but for a SIGKILL of this process (stop_signals.h).
 class ServerProcess {
  public:
   // Starts the cpshardd that lies beside this program. It listens on a socket in a folder of its
   // own, where its log goes too, and on the addresses of `more`, e.g. "127.0.0.1:0". Settings of a
-  // server in the environment do not reach it. NotFound: there is none; Internal: it cannot be
-  // started.
-  static absl::StatusOr<ServerProcess> Start(const std::vector<std::string>& more = {});
+  // server in the environment do not reach it; `flags` are passed on, e.g. "--workers=2". NotFound:
+  // there is none; others, of the system: it cannot be started.
+  static absl::StatusOr<ServerProcess> Start(const std::vector<std::string>& more = {},
+                                             const std::vector<std::string>& flags = {});
 
   ServerProcess(ServerProcess&& other) noexcept;
   ServerProcess& operator=(ServerProcess&&) = delete;

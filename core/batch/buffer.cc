@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 
 namespace cpshard {
 namespace {
 
+constexpr char kNeverFits[] = "cpshard/never-fits";  // payload of a status
 constexpr size_t kHugePage = size_t{2} << 20;
 
 // Four size classes per power of two: at most 25 % of a block is unused.
@@ -49,9 +51,11 @@ class BufferPool::Core {
   absl::StatusOr<std::byte*> Take(size_t block_size) {
     absl::MutexLock lock(&mutex_);
     if (block_size > options_.max_bytes || stats_.bytes_out > options_.max_bytes - block_size) {
-      return absl::ResourceExhaustedError(
+      absl::Status status = absl::ResourceExhaustedError(
           absl::StrCat("buffer pool: ", block_size, " bytes more than the ", stats_.bytes_out,
                        " in use would pass the limit of ", options_.max_bytes));
+      if (block_size > options_.max_bytes) status.SetPayload(kNeverFits, absl::Cord());
+      return status;
     }
     std::byte* block = nullptr;
     if (auto it = idle_.find(block_size); it != idle_.end() && !it->second.empty()) {
@@ -115,6 +119,8 @@ class BufferPool::Core {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+bool NeverFits(const absl::Status& status) { return status.GetPayload(kNeverFits).has_value(); }
+
 BufferPool::BufferPool(BufferPoolOptions options) : core_(std::make_shared<Core>(options)) {}
 
 BufferPool::~BufferPool() { core_->Close(); }
@@ -131,9 +137,7 @@ absl::StatusOr<Buffer> BufferPool::Allocate(size_t size) {
   return Buffer(std::move(owner), *block, size);
 }
 
-bool BufferPool::Fits(size_t size) const {
-  return size == 0 || ClassOf(size) <= core_->max_bytes();
-}
+size_t BufferPool::max_bytes() const { return core_->max_bytes(); }
 
 BufferPoolStats BufferPool::stats() const { return core_->stats(); }
 

@@ -55,6 +55,10 @@ struct BufferPoolStats {
   size_t bytes_idle = 0;
 };
 
+// Whether an error of Allocate stays when all other buffers are gone: the size alone is over
+// max_bytes. Kept when the status is passed on.
+bool NeverFits(const absl::Status& status);
+
 // Thread-safe. Buffers may outlive the pool object; their blocks are then freed when they go.
 class BufferPool {
  public:
@@ -66,11 +70,10 @@ class BufferPool {
 
   // A block of `size` bytes, 64-byte aligned, contents undefined. Size 0 gives an empty buffer.
   // ResourceExhausted, naming the numbers: more than max_bytes would be in use, or the system has
-  // none.
+  // none; see NeverFits.
   absl::StatusOr<Buffer> Allocate(size_t size);
 
-  // Whether Allocate(size) can succeed at all: with nothing else in use.
-  bool Fits(size_t size) const;
+  size_t max_bytes() const;
 
   BufferPoolStats stats() const;
 

@@ -36,22 +36,24 @@ ArrivingBatch::ArrivingBatch(BatchBegin begin, Sharder sharder, const Limits& li
   batch_.scalars = begin_.spec.scalars;
 }
 
-absl::StatusOr<std::unique_ptr<ArrivingBatch>> ArrivingBatch::Begin(BatchBegin begin,
-                                                                    const Limits& limits,
-                                                                    BufferPool& pool) {
+absl::StatusOr<std::unique_ptr<ArrivingBatch>> ArrivingBatch::Make(BatchBegin begin,
+                                                                   const Limits& limits) {
   CPSHARD_ASSIGN_OR_RETURN(Sharder sharder, begin.options.MakeSharder());
   std::unique_ptr<ArrivingBatch> batch(
       new ArrivingBatch(std::move(begin), std::move(sharder), limits));
   if (batch->needs_.empty()) CPSHARD_RETURN_IF_ERROR(batch->Plan());
-  CPSHARD_ASSIGN_OR_RETURN(batch->buffer_, pool.Allocate(batch->begin_.total_bytes));
-  const std::vector<TensorSpec>& specs = batch->begin_.spec.tensors;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const TensorPlace& place = batch->begin_.places[i];
-    batch->batch_.tensors.push_back(
-        {specs[i], place.nbytes > 0 ? batch->buffer_.Slice(place.offset, place.nbytes) : Buffer()});
-  }
-  CPSHARD_RETURN_IF_ERROR(batch->PlanWhenPossible());  // values without bytes are there already
   return batch;
+}
+
+absl::Status ArrivingBatch::TakeMemory(BufferPool& pool) {
+  CPSHARD_ASSIGN_OR_RETURN(buffer_, pool.Allocate(begin_.total_bytes));
+  for (size_t i = 0; i < begin_.spec.tensors.size(); ++i) {
+    const TensorPlace& place = begin_.places[i];
+    batch_.tensors.push_back(
+        {begin_.spec.tensors[i],
+         place.nbytes > 0 ? buffer_.Slice(place.offset, place.nbytes) : Buffer()});
+  }
+  return PlanWhenPossible();  // values without bytes are there already
 }
 
 absl::Status ArrivingBatch::Land(const BatchFrame& frame) {
@@ -132,7 +134,7 @@ void ArrivingBatch::FollowWithDigest() {
 }
 
 absl::Status ArrivingBatch::PlanWhenPossible() {
-  return plan_ || landed_ < needs_end_ ? absl::OkStatus() : Plan();
+  return plan_ != nullptr || landed_ < needs_end_ ? absl::OkStatus() : Plan();
 }
 
 absl::Status ArrivingBatch::Plan() {
@@ -145,7 +147,8 @@ absl::Status ArrivingBatch::Plan() {
   }
   CPSHARD_ASSIGN_OR_RETURN(ShardPlan plan, sharder_.Plan(begin_.spec, values));
   CPSHARD_ASSIGN_OR_RETURN(output_bytes_, CheckedOutputBytes(plan, begin_.ranks, limits_));
-  plan_ = std::move(plan);
+  CPSHARD_RETURN_IF_ERROR(CheckHeads(plan));
+  plan_ = std::make_shared<const ShardPlan>(std::move(plan));
   return absl::OkStatus();
 }
 
@@ -159,7 +162,7 @@ absl::StatusOr<Answer> ArrivingBatch::MakeAnswer(Executor& executor, BufferPool&
   FollowWithDigest();  // tensors without bytes at the end of the order
   CPSHARD_ASSIGN_OR_RETURN(ShardBody body,
                            ViewShards(*plan_, batch_, begin_.ranks, executor, pool));
-  return EncodeAnswer(*plan_, begin_.ranks, digest_.Finish(), std::move(body), pool);
+  return EncodeAnswer(plan_, begin_.ranks, digest_.Finish(), std::move(body), pool);
 }
 
 }  // namespace cpshard

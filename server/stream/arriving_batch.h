@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,12 +17,14 @@ namespace cpshard {
 // Not thread-safe: frames come one after the other.
 class ArrivingBatch {
  public:
-  // Plans, where the layout reads no values, then takes the batch buffer.
-  // What the plan refuses; InvalidArgument: the shards would be over limits.max_batch_bytes;
-  // ResourceExhausted: the pool.
-  static absl::StatusOr<std::unique_ptr<ArrivingBatch>> Begin(BatchBegin begin,
-                                                              const Limits& limits,
-                                                              BufferPool& pool);
+  // Plans, where the layout reads no values. Takes no memory of the size of the batch.
+  // What the plan refuses; InvalidArgument: the shards would be over limits.max_batch_bytes, or
+  // their heads over what a frame holds.
+  static absl::StatusOr<std::unique_ptr<ArrivingBatch>> Make(BatchBegin begin,
+                                                             const Limits& limits);
+
+  // Takes the batch buffer. Before the first Land. ResourceExhausted: the pool.
+  absl::Status TakeMemory(BufferPool& pool);
 
   // One frame, the first included. InvalidArgument: frame_seq, offset or the body's size is not
   // what must come next; DataLoss: a frame is missing, or a checksum does not match; and what
@@ -37,9 +38,11 @@ class ArrivingBatch {
   absl::StatusOr<Answer> MakeAnswer(Executor& executor, BufferPool& pool);
 
   int64_t total_bytes() const { return begin_.total_bytes; }
-  int64_t output_bytes() const { return output_bytes_; }  // of all shards; 0 before the plan
   int64_t landed_bytes() const { return landed_; }
-  uint32_t frames() const { return next_seq_; }
+  // Of all shards; before the plan taken to be as large as the batch.
+  int64_t output_bytes() const { return plan_ == nullptr ? begin_.total_bytes : output_bytes_; }
+  // The batch and its answer at the same time.
+  int64_t memory_bytes() const { return total_bytes() + output_bytes(); }
 
  private:
   ArrivingBatch(BatchBegin begin, Sharder sharder, const Limits& limits);
@@ -56,7 +59,7 @@ class ArrivingBatch {
   const Limits limits_;
   const std::vector<std::string> needs_;
   int64_t needs_end_ = 0;  // the plan's values have landed when so many bytes have
-  std::optional<ShardPlan> plan_;
+  std::shared_ptr<const ShardPlan> plan_;
   int64_t output_bytes_ = 0;
 
   Buffer buffer_;

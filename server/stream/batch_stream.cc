@@ -1,3 +1,4 @@
+// What comes in: frames, limits, landing. (batch_stream_answers.cc: sharding and what goes out.)
 #include "server/stream/batch_stream.h"
 
 #include <algorithm>
@@ -8,11 +9,9 @@
 namespace cpshard {
 namespace {
 
-constexpr int kMaxSharding = 2;        // batches of one stream on workers, so that others get turns
-constexpr size_t kMaxDropping = 1024;  // refused batches whose last frame never came
 constexpr size_t kMaxQueuedAnswers = 64;
-constexpr int64_t kRetrySoonMs = 100;    // what stands in the way is other batches
-constexpr int64_t kRetryDrainMs = 1000;  // ... a restart
+constexpr int64_t kRetrySoonMs = 100;    // what stands in the way is other batches ...
+constexpr int64_t kRetryDrainMs = 1000;  // ... or a restart
 
 BatchError Draining() {
   return {absl::UnavailableError("the server is shutting down; send the batch again"),
@@ -21,13 +20,15 @@ BatchError Draining() {
 
 }  // namespace
 
-std::shared_ptr<BatchStream> BatchStream::Make(const StreamContext& context,
+std::shared_ptr<BatchStream> BatchStream::Make(const StreamContext& context, std::string peer,
                                                std::function<void()> on_output) {
-  return std::shared_ptr<BatchStream>(new BatchStream(context, std::move(on_output)));
+  return std::shared_ptr<BatchStream>(
+      new BatchStream(context, std::move(peer), std::move(on_output)));
 }
 
-BatchStream::BatchStream(const StreamContext& context, std::function<void()> on_output)
-    : context_(context), on_output_(std::move(on_output)) {
+BatchStream::BatchStream(const StreamContext& context, std::string peer,
+                         std::function<void()> on_output)
+    : context_(context), peer_(std::move(peer)), on_output_(std::move(on_output)) {
   ++context_.counters->streams;
 }
 
@@ -36,77 +37,85 @@ BatchStream::~BatchStream() {
   --context_.counters->streams;
 }
 
-// --- input
-// ----------------------------------------------------------------------------------------
-
-void BatchStream::OnMessage(absl::Span<const Bytes> message, absl::Time now) {
+void BatchStream::OnMessage(absl::Span<const Bytes> message, absl::Time input) {
   const absl::StatusOr<BatchFrame> frame = DecodeBatchFrame(message);
+  EntryPtr small;
   if (frame.ok()) {
-    OnFrame(*frame, now);
+    small = OnFrame(*frame, input);
   } else {
     absl::MutexLock lock(&mu_);
     FinishInput(frame.status());
   }
+  if (small != nullptr) return Shard(std::move(small), /*one_more_here=*/false);
   on_output_();
 }
 
-void BatchStream::OnFrame(const BatchFrame& frame, absl::Time now) {
+BatchStream::EntryPtr BatchStream::OnFrame(const BatchFrame& frame, absl::Time input) {
   EntryPtr entry;
   {
     absl::MutexLock lock(&mu_);
-    if (end_ || abandoned_) return;
+    if (end_ || abandoned_) return nullptr;
     entry = Find(frame.batch_id);
     if (frame.cancel) {
       dropping_.erase(frame.batch_id);
       if (entry != nullptr) {
         Refuse(frame.batch_id, {absl::CancelledError("the client gave the batch up"), {}}, false);
       }
-      return;
+      return nullptr;
     }
     if (dropping_.contains(frame.batch_id)) {
       if (frame.begin != nullptr || frame.last) dropping_.erase(frame.batch_id);
-      if (frame.begin == nullptr) return;
+      if (frame.begin == nullptr) return nullptr;
     }
-    absl::Status error;
-    if (entry == nullptr && frame.begin == nullptr) {
-      error = absl::InvalidArgumentError(
-          absl::StrCat("frame_seq ", frame.frame_seq, " came for a batch that was not begun"));
-    } else if (entry != nullptr && frame.begin != nullptr) {
-      error = absl::InvalidArgumentError(
-          "the batch was begun again before it was answered; an id names one batch at a time");
-    } else if (entry != nullptr && entry->phase != Phase::kReceiving) {
-      error = absl::InvalidArgumentError(
-          absl::StrCat("frame_seq ", frame.frame_seq, " came after the last frame"));
+    if (absl::Status error = Misplaced(entry, frame); !error.ok()) {
+      // Of a batch that is received twice both have frames to come.
+      const bool more = !frame.last || (entry != nullptr && entry->phase == Phase::kReceiving);
+      Refuse(frame.batch_id, {std::move(error), {}}, more);
+      return nullptr;
     }
-    if (!error.ok()) return Refuse(frame.batch_id, {error, {}}, !frame.last);
   }
-  if (entry == nullptr) {
-    Begin(frame, now);
-  } else {
-    Land(entry, frame, now);
-  }
+  return entry == nullptr ? Begin(frame, input) : Land(entry, frame, input);
 }
 
-void BatchStream::Begin(const BatchFrame& frame, absl::Time now) {
+absl::Status BatchStream::Misplaced(const EntryPtr& entry, const BatchFrame& frame) const {
+  if (entry == nullptr && frame.begin == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame_seq ", frame.frame_seq, " came for a batch that was not begun"));
+  }
+  if (entry != nullptr && frame.begin != nullptr) {
+    return absl::InvalidArgumentError(
+        "the batch was begun again before it was answered; an id names one batch at a time");
+  }
+  if (entry != nullptr && entry->phase != Phase::kReceiving) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame_seq ", frame.frame_seq, " came after the last frame"));
+  }
+  return absl::OkStatus();
+}
+
+BatchStream::EntryPtr BatchStream::Begin(const BatchFrame& frame, absl::Time input) {
   auto entry = std::make_shared<Entry>();
   entry->id = frame.batch_id;
-  entry->last_frame = now;
+  entry->begun = entry->moved = input;
   std::optional<BatchError> error;
   absl::StatusOr<BatchBegin> begin = DecodeBatchBegin(*frame.begin, context_.limits);
   if (!begin.ok()) {
     error = BatchError{begin.status(), {}};
   } else if (!(error = Charge(entry, begin->total_bytes))) {
-    const int64_t bytes = begin->total_bytes;
-    auto batch = ArrivingBatch::Begin(*std::move(begin), context_.limits, *context_.pool);
+    auto batch = ArrivingBatch::Make(*std::move(begin), context_.limits);
+    absl::Status status = batch.status();
     if (batch.ok()) {
       entry->batch = *std::move(batch);
-    } else {
-      error = ErrorOf(batch.status(), bytes);
+      absl::MutexLock lock(&mu_);
+      error = Reserve(entry);
     }
+    if (status.ok() && !error) status = entry->batch->TakeMemory(*context_.pool);
+    if (!status.ok()) error = ErrorOf(status);
   }
-  if (!error) return Land(entry, frame, now);
+  if (!error) return Land(entry, frame, input);
   absl::MutexLock lock(&mu_);
   if (!entry->dead) Refuse(frame.batch_id, *std::move(error), !frame.last);
+  return nullptr;
 }
 
 std::optional<BatchError> BatchStream::Charge(const EntryPtr& entry, int64_t bytes) {
@@ -123,6 +132,10 @@ std::optional<BatchError> BatchStream::Charge(const EntryPtr& entry, int64_t byt
             " batches and ", limits.max_inflight_bytes, " bytes: wait for answers")),
         kRetrySoonMs};
   }
+  if (end_ || abandoned_) {  // since the frame was looked at
+    entry->dead = true;
+    return BatchError{absl::CancelledError("the stream has ended"), {}};
+  }
   entry->charge = {bytes, 1};
   charged_.bytes += bytes;
   ++charged_.batches;
@@ -131,31 +144,52 @@ std::optional<BatchError> BatchStream::Charge(const EntryPtr& entry, int64_t byt
   return std::nullopt;
 }
 
-void BatchStream::Land(const EntryPtr& entry, const BatchFrame& frame, absl::Time now) {
+// Asks for what the batch needs and does not have yet.
+std::optional<BatchError> BatchStream::Reserve(const EntryPtr& entry) {
+  const int64_t missing = entry->batch->memory_bytes() - entry->reserved;
+  if (entry->dead || missing <= 0) return std::nullopt;
+  if (entry->batch->total_bytes() > static_cast<int64_t>(context_.pool->max_bytes())) {
+    return std::nullopt;  // the pool says so, and that it stays so
+  }
+  if (!context_.shares->Reserve(peer_, missing, entry->reserved)) {
+    return BatchError{absl::ResourceExhaustedError(absl::StrCat(
+                          "batches of this connection hold ", context_.shares->held(peer_),
+                          " bytes of memory; ", missing, " more would pass its share of ",
+                          context_.shares->max_bytes(), ": wait for answers")),
+                      kRetrySoonMs};
+  }
+  entry->reserved += missing;
+  return std::nullopt;
+}
+
+BatchStream::EntryPtr BatchStream::Land(const EntryPtr& entry, const BatchFrame& frame,
+                                        absl::Time input) {
   absl::Status status = entry->batch->Land(frame);
   if (status.ok() && frame.last) status = entry->batch->CheckComplete();
   absl::MutexLock lock(&mu_);
   if (entry->dead) {  // given up meanwhile; what is still to come of it is dropped
     if (frame.last) dropping_.erase(entry->id);
-    return;
+    return nullptr;
   }
-  entry->last_frame = now;
-  if (!status.ok()) return Refuse(entry->id, ErrorOf(status, 0), !frame.last);
-  if (!frame.last) return;
+  if (frame.body.size > 0) entry->moved = input;
+  std::optional<BatchError> error;
+  if (!status.ok()) error = ErrorOf(status);
+  if (!error) error = Reserve(entry);  // a plan that came with these bytes may need more
+  if (error) {
+    Refuse(entry->id, *std::move(error), !frame.last);
+    return nullptr;
+  }
+  if (!frame.last) return nullptr;
   entry->phase = Phase::kReady;
   ready_.push_back(entry);
-  StartSharding();
+  return StartSharding(/*one_here=*/true);
 }
 
 void BatchStream::OnInputEnd() {
   {
     absl::MutexLock lock(&mu_);
     if (end_ || abandoned_) return;
-    std::vector<EntryPtr> incomplete;
-    for (const auto& [id, entry] : entries_) {
-      if (entry->phase == Phase::kReceiving) incomplete.push_back(entry);
-    }
-    for (const EntryPtr& entry : incomplete) {
+    for (const EntryPtr& entry : Receiving()) {
       Refuse(entry->id,
              {absl::InvalidArgumentError(absl::StrCat(
                   "the stream ended in the middle of the batch: ", entry->batch->landed_bytes(),
@@ -173,11 +207,7 @@ void BatchStream::FinishInput(absl::Status status) {
   if (end_ || abandoned_) return;
   end_ = std::move(status);
   dropping_.clear();
-  std::vector<EntryPtr> incomplete;
-  for (const auto& [id, entry] : entries_) {
-    if (entry->phase == Phase::kReceiving) incomplete.push_back(entry);
-  }
-  for (const EntryPtr& entry : incomplete) Remove(entry);
+  for (const EntryPtr& entry : Receiving()) Remove(entry);
 }
 
 bool BatchStream::WantsInput() const {
@@ -185,195 +215,23 @@ bool BatchStream::WantsInput() const {
   return !end_ && !abandoned_ && outgoing_.size() < kMaxQueuedAnswers;
 }
 
-// --- sharding
-// -------------------------------------------------------------------------------------
-
-void BatchStream::StartSharding() {
-  while (!ready_.empty() && sharding_ < kMaxSharding &&
-         copied_bytes_ <= context_.stream_limits.max_inflight_bytes) {
-    const EntryPtr entry = ready_.front();
-    ready_.pop_front();
-    if (entry->dead) continue;
-    entry->phase = Phase::kSharding;
-    ++sharding_;
-    context_.run_later([self = shared_from_this(), entry] { self->Shard(entry); });
-  }
+// Only memory is ever exhausted here. It comes back, unless all of it is not enough.
+BatchError BatchStream::ErrorOf(const absl::Status& status) {
+  const bool may_pass = absl::IsResourceExhausted(status) && !NeverFits(status);
+  return {status, may_pass ? std::optional<int64_t>(kRetrySoonMs) : std::nullopt};
 }
 
-void BatchStream::Shard(const EntryPtr& entry) {
-  bool dead;
-  {
-    absl::MutexLock lock(&mu_);
-    dead = entry->dead;
+std::vector<BatchStream::EntryPtr> BatchStream::Receiving() const {
+  std::vector<EntryPtr> receiving;
+  for (const auto& [id, entry] : entries_) {
+    if (entry->phase == Phase::kReceiving) receiving.push_back(entry);
   }
-  absl::StatusOr<Answer> answer = absl::CancelledError("given up");
-  int64_t bytes = 0;
-  if (!dead) {
-    bytes = entry->batch->total_bytes() + entry->batch->output_bytes();
-    answer = entry->batch->MakeAnswer(*context_.executor, *context_.pool);
-  }
-  entry->batch.reset();
-  {
-    absl::MutexLock lock(&mu_);
-    --sharding_;
-    if (!entry->dead && !answer.ok()) {
-      Refuse(entry->id, ErrorOf(answer.status(), bytes), false);
-    } else if (!entry->dead) {
-      entry->phase = Phase::kAnswering;
-      copied_bytes_ += answer->body.copied_bytes;
-      outgoing_.emplace_back(entry->id, *std::move(answer), entry->charge);
-      ++context_.counters->batches_sharded;
-    }
-    StartSharding();
-  }
-  on_output_();
-}
-
-BatchError BatchStream::ErrorOf(const absl::Status& status, int64_t bytes) const {
-  // Only memory is ever exhausted here; it comes back, unless it never was enough.
-  const bool may_fit = absl::IsResourceExhausted(status) && context_.pool->Fits(bytes);
-  return {status, may_fit ? std::optional<int64_t>(kRetrySoonMs) : std::nullopt};
-}
-
-// --- output
-// ---------------------------------------------------------------------------------------
-
-std::optional<OutFrame> BatchStream::NextFrame() {
-  absl::MutexLock lock(&mu_);
-  if (abandoned_) return std::nullopt;
-  if (tell_draining_) {
-    tell_draining_ = false;
-    ShardFrame frame;
-    frame.draining = true;
-    return OutFrame{EncodeShardFrame(frame, "", 0), {}, 0};
-  }
-  if (outgoing_.empty()) return std::nullopt;
-  OutgoingAnswer& answer = outgoing_.front();
-  OutFrame frame = answer.Next();
-  if (answer.done()) {
-    copied_bytes_ -= answer.copied_bytes();
-    if (const EntryPtr entry = Find(answer.batch_id()); entry != nullptr && !answer.is_error()) {
-      Remove(entry);
-    }
-    outgoing_.pop_front();
-    StartSharding();
-  }
-  return frame;
-}
-
-std::optional<absl::Status> BatchStream::Ended() const {
-  absl::MutexLock lock(&mu_);
-  if (abandoned_) return absl::CancelledError("the peer is gone");
-  if (!end_ || !entries_.empty() || !outgoing_.empty() || tell_draining_) return std::nullopt;
-  return end_;
-}
-
-void BatchStream::Drain() {
-  {
-    absl::MutexLock lock(&mu_);
-    if (draining_) return;
-    draining_ = tell_draining_ = true;
-  }
-  on_output_();
-}
-
-void BatchStream::EndIfIdle(const absl::Status& status) {
-  {
-    absl::MutexLock lock(&mu_);
-    if (end_ || abandoned_ || !entries_.empty()) return;
-    FinishInput(status);
-  }
-  on_output_();
-}
-
-// --- giving up
-// ------------------------------------------------------------------------------------
-
-void BatchStream::Expire(absl::Time now, absl::Time reading_since) {
-  {
-    absl::MutexLock lock(&mu_);
-    std::vector<EntryPtr> silent;
-    for (const auto& [id, entry] : entries_) {
-      const absl::Time since = std::max(entry->last_frame, reading_since);
-      if (entry->phase == Phase::kReceiving && now - since >= context_.stall) {
-        silent.push_back(entry);
-      }
-    }
-    for (const EntryPtr& entry : silent) {
-      Refuse(entry->id,
-             {absl::DeadlineExceededError(
-                  absl::StrCat("the batch was begun, but no frame of it came for ",
-                               absl::FormatDuration(context_.stall))),
-              {}},
-             true);
-    }
-    if (silent.empty()) return;
-  }
-  on_output_();
-}
-
-void BatchStream::Abandon() {
-  std::map<uint64_t, EntryPtr> entries;  // let go outside of the lock
-  std::deque<OutgoingAnswer> outgoing;
-  std::deque<EntryPtr> ready;
-  absl::MutexLock lock(&mu_);
-  abandoned_ = true;
-  for (const auto& [id, entry] : entries_) entry->dead = true;
-  context_.counters->batches -= static_cast<int64_t>(entries_.size());
-  charged_ = {};
-  entries.swap(entries_);
-  outgoing.swap(outgoing_);
-  ready.swap(ready_);
-}
-
-void BatchStream::Refuse(uint64_t id, BatchError error, bool more) {
-  uint32_t seq = 0;
-  const auto sending = std::find_if(outgoing_.begin(), outgoing_.end(), [id](const auto& answer) {
-    return answer.batch_id() == id && !answer.is_error();
-  });
-  if (sending != outgoing_.end()) {
-    seq = sending->next_seq();
-    copied_bytes_ -= sending->copied_bytes();
-    outgoing_.erase(sending);
-  }
-  Credit credit;
-  if (const EntryPtr entry = Find(id); entry != nullptr) {
-    credit = entry->charge;
-    Remove(entry);
-  }
-  outgoing_.emplace_back(id, std::move(error), credit, seq);
-  ++context_.counters->batches_refused;
-  if (more) dropping_.insert(id);
-  if (dropping_.size() > kMaxDropping) {
-    FinishInput(absl::ResourceExhaustedError(absl::StrCat(
-        "over ", kMaxDropping, " batches were refused and their last frames never came")));
-  }
-}
-
-void BatchStream::Remove(const EntryPtr& entry) {
-  entry->dead = true;
-  if (entry->phase == Phase::kReady) entry->batch.reset();  // ready_ may keep the entry for long
-  charged_.bytes -= entry->charge.bytes;
-  charged_.batches -= entry->charge.batches;
-  --context_.counters->batches;
-  entries_.erase(entry->id);
+  return receiving;
 }
 
 BatchStream::EntryPtr BatchStream::Find(uint64_t id) const {
   const auto it = entries_.find(id);
   return it == entries_.end() ? nullptr : it->second;
-}
-
-int64_t BatchStream::batches() const {
-  absl::MutexLock lock(&mu_);
-  return static_cast<int64_t>(entries_.size());
-}
-
-int64_t BatchStream::queued_bytes() const {
-  absl::MutexLock lock(&mu_);
-  int64_t bytes = 0;
-  for (const OutgoingAnswer& answer : outgoing_) bytes += answer.bytes();
-  return bytes;
 }
 
 }  // namespace cpshard

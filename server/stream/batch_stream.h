@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,7 @@
 #include "proto/replies.h"
 #include "server/counters.h"
 #include "server/stream/arriving_batch.h"
+#include "server/stream/memory_share.h"
 #include "server/stream/outgoing_answer.h"
 
 namespace cpshard {
@@ -30,9 +32,11 @@ namespace cpshard {
 struct StreamContext {
   Limits limits;
   StreamLimits stream_limits;
-  absl::Duration stall;  // a batch of which no frame comes for so long is given up
+  absl::Duration stall;      // what makes no progress for so long is given up
+  int64_t max_sharding = 1;  // batches of one stream on workers at a time
   Executor* executor = nullptr;
   BufferPool* pool = nullptr;
+  MemoryShare* shares = nullptr;  // of the pool
   ServerCounters* counters = nullptr;
   // Runs work on another thread, or later on this one; never at once.
   std::function<void(std::function<void()>)> run_later;
@@ -40,15 +44,20 @@ struct StreamContext {
 
 // Thread-safe, with two exceptions: OnMessage and OnInputEnd come one after the other, and so do
 // calls of NextFrame.
+//
+// Two clocks come from outside. `input` stands still while the peer's frames are not read or wait
+// to be landed: it measures what the peer lets pass. `now` is the ordinary one.
 class BatchStream : public std::enable_shared_from_this<BatchStream> {
  public:
-  // `on_output` is called, without a lock held, when NextFrame or Ended may have something new.
-  static std::shared_ptr<BatchStream> Make(const StreamContext& context,
+  // `peer` names the connection. `on_output` is called, without a lock held, when NextFrame or
+  // Ended may have something new.
+  static std::shared_ptr<BatchStream> Make(const StreamContext& context, std::string peer,
                                            std::function<void()> on_output);
   ~BatchStream();
 
-  // A message from the peer. The spans are not used after the call. Bodies land here.
-  void OnMessage(absl::Span<const Bytes> message, absl::Time now);
+  // A message from the peer. The spans are not used after the call. Plans, lands, and shards small
+  // batches at once: to be called on a worker.
+  void OnMessage(absl::Span<const Bytes> message, absl::Time input);
 
   // The peer sends no more: batches that are not complete are refused.
   void OnInputEnd();
@@ -57,7 +66,10 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   bool WantsInput() const;
 
   // The next message to send, if there is one.
-  std::optional<OutFrame> NextFrame();
+  std::optional<OutFrame> NextFrame(absl::Time now);
+
+  // When the answer that is being sent should be through: at the slowest rate that is tolerated.
+  absl::Time OutputDue() const;
 
   // The status that the stream ends with, once nothing is left to be sent: the peer has ended its
   // side, or broke the rules so that nothing can be said under a batch's id.
@@ -70,9 +82,8 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   // that are still to be sent.
   void EndIfIdle(const absl::Status& status);
 
-  // Gives up batches of which no frame came since `now - stall`. `reading_since`: when the stream
-  // last began to take input again; before that nothing could come.
-  void Expire(absl::Time now, absl::Time reading_since);
+  // Gives up batches that do not come: no byte for the stall time, or too slowly on the whole.
+  void Expire(absl::Time input);
 
   // The peer is gone: everything is let go, nothing is answered any more.
   void Abandon();
@@ -85,34 +96,41 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   struct Entry {
     uint64_t id = 0;
     Phase phase = Phase::kReceiving;
-    bool dead = false;  // refused or abandoned; who still works on it drops the result
-    Credit charge;
+    bool dead = false;        // refused or abandoned; who still works on it drops the result
+    Credit charge;            // of the stream's limits
+    int64_t reserved = 0;     // of the connection's share of memory
+    int64_t answer = 0;       // in answer_bytes_
+    absl::Time begun, moved;  // by the input's clock; `moved`: bytes came
     std::unique_ptr<ArrivingBatch> batch;
-    absl::Time last_frame;
   };
   using EntryPtr = std::shared_ptr<Entry>;
 
-  BatchStream(const StreamContext& context, std::function<void()> on_output);
+  BatchStream(const StreamContext& context, std::string peer, std::function<void()> on_output);
 
-  void OnFrame(const BatchFrame& frame, absl::Time now);
-  void Begin(const BatchFrame& frame, absl::Time now);
+  // Input.
+  EntryPtr OnFrame(const BatchFrame& frame, absl::Time input);
+  absl::Status Misplaced(const EntryPtr& entry, const BatchFrame& frame) const;
+  EntryPtr Begin(const BatchFrame& frame, absl::Time input);
+  EntryPtr Land(const EntryPtr& entry, const BatchFrame& frame, absl::Time input);
   // What the limits say of one batch more; takes its charge if they allow it.
   std::optional<BatchError> Charge(const EntryPtr& entry, int64_t bytes);
-  void Land(const EntryPtr& entry, const BatchFrame& frame, absl::Time now);
-  void Shard(const EntryPtr& entry);
-  // `bytes`: the memory that was asked for.
-  BatchError ErrorOf(const absl::Status& status, int64_t bytes) const;
+  std::optional<BatchError> Reserve(const EntryPtr& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FinishInput(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static BatchError ErrorOf(const absl::Status& status);
 
-  // `more`: further frames of the batch may be on their way; they are dropped.
+  // Sharding. Ready batches start as far as the room for answers allows: large ones on workers, and
+  // a small one that this thread may shard at once is returned.
+  EntryPtr StartSharding(bool one_here) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Shard(EntryPtr entry, bool one_more_here);
+
+  // Giving up. `more`: frames of the batch may be on their way; they are dropped.
   void Refuse(uint64_t id, BatchError error, bool more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remove(const EntryPtr& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void FinishInput(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<EntryPtr> Receiving() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   EntryPtr Find(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Hands ready batches to workers, as far as the room for answers allows.
-  void StartSharding() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
   const StreamContext context_;
+  const std::string peer_;
   const std::function<void()> on_output_;
 
   mutable absl::Mutex mu_;
@@ -121,12 +139,18 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   std::deque<EntryPtr> ready_ ABSL_GUARDED_BY(mu_);
   std::deque<OutgoingAnswer> outgoing_ ABSL_GUARDED_BY(mu_);
   Credit charged_ ABSL_GUARDED_BY(mu_);
-  int sharding_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t copied_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of the answers in outgoing_
+  int64_t sharding_ ABSL_GUARDED_BY(mu_) = 0;
+  // Memory of answers that are made or wait: what they may need, then what they took.
+  int64_t answer_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time output_due_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool tell_draining_ ABSL_GUARDED_BY(mu_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // no more input; how the stream ends
 };
+
+// The slowest that a batch or an answer may travel as a whole, beside four times the stall time, in
+// bytes a second.
+inline constexpr int64_t kMinRate = int64_t{1} << 20;
 
 }  // namespace cpshard

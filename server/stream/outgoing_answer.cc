@@ -29,8 +29,8 @@ OutFrame OutgoingAnswer::Next() {
     done_ = true;
   } else {
     Answer& answer = std::get<Answer>(content_);
-    if (next_head_ < answer.heads.size()) head = std::move(answer.heads[next_head_++]);
-    if (next_head_ == answer.heads.size()) {  // a body comes with the last head at the earliest
+    if (!answer.heads.done()) head = answer.heads.Next();
+    if (answer.heads.done()) {  // a body comes with the last head at the earliest
       out.body_bytes = std::min(answer.body.size - sent_, kChunkBytes);
       frame.offset = out.body_bytes > 0 ? sent_ : 0;
       out.body = Take(out.body_bytes);

@@ -30,6 +30,7 @@ class OutgoingAnswer {
   OutFrame Next();
 
   bool done() const { return done_; }
+  bool begun() const { return next_seq_ > 0; }
   uint32_t next_seq() const { return next_seq_; }
   uint64_t batch_id() const { return batch_id_; }
   bool is_error() const { return std::holds_alternative<BatchError>(content_); }
@@ -44,7 +45,6 @@ class OutgoingAnswer {
   Credit credit_;
   std::variant<Answer, BatchError> content_;
   uint32_t next_seq_ = 0;
-  size_t next_head_ = 0;
   size_t piece_ = 0;        // the piece that is being sent ...
   size_t piece_taken_ = 0;  // ... and how much of it is gone
   int64_t sent_ = 0;

@@ -1,5 +1,6 @@
 #include "server/stream/stream_reactor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +14,7 @@ namespace {
 
 // Read ahead: one message is landed while the next one comes.
 constexpr size_t kMaxInbox = 2;
-constexpr size_t kLandOnWorker = size_t{1} << 20;
-// What a cancelled call gets to let go of its buffers before its connection is cut.
+// What a stalled call gets to let go of its buffers before its connection is cut.
 constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 // How long a draining stream goes on refusing before it ends.
 constexpr absl::Duration kDrainLinger = absl::Milliseconds(500);
@@ -31,7 +31,7 @@ std::shared_ptr<StreamReactor> StreamReactor::Start(grpc::CallbackServerContext*
   std::shared_ptr<StreamReactor> reactor(new StreamReactor(call, context, std::move(owner)));
   reactor->self_ = reactor;
   const std::weak_ptr<StreamReactor> weak = reactor;
-  reactor->stream_ = BatchStream::Make(context, [weak] {
+  reactor->stream_ = BatchStream::Make(context, reactor->peer_, [weak] {
     if (const auto alive = weak.lock()) alive->Pump();
   });
   absl::MutexLock lock(&reactor->mu_);
@@ -45,70 +45,75 @@ StreamReactor::StreamReactor(grpc::CallbackServerContext* call, const StreamCont
       context_(context),
       owner_(std::move(owner)),
       peer_(call->peer()),
-      reading_since_(absl::Now()) {}
+      input_(absl::Now()),
+      input_set_(input_) {}
+
+// --- input
 
 void StreamReactor::OnReadDone(bool ok) {
-  bool claimed;
-  {
-    absl::MutexLock lock(&mu_);
-    reading_ = false;
-    if (ok) {
-      inbox_.push_back(std::move(in_));
-      in_.Clear();
-    } else {
-      input_ended_ = true;
-    }
-    ReadMore();
-    claimed = ClaimInbox();
+  absl::MutexLock lock(&mu_);
+  Elapse(absl::Now());
+  reading_ = false;
+  if (ok) {
+    inbox_.push_back(std::move(in_));
+    in_.Clear();
+  } else {
+    input_ended_ = true;
   }
-  if (claimed) LandMessages(/*on_worker=*/false);
-}
-
-bool StreamReactor::ClaimInbox() {
-  if (landing_ || finished_) return false;
-  if (inbox_.empty() && (!input_ended_ || end_landed_)) return false;
-  return landing_ = true;
-}
-
-void StreamReactor::LandMessages(bool on_worker) {
-  while (true) {
-    grpc::ByteBuffer message;
-    {
-      absl::MutexLock lock(&mu_);
-      landing_ = false;
-      if (!ClaimInbox()) return;
-      if (!on_worker && !inbox_.empty() && inbox_.front().Length() >= kLandOnWorker) {
-        context_.run_later([self = shared_from_this()] { self->LandMessages(true); });
-        return;
-      }
-      if (inbox_.empty()) {
-        end_landed_ = true;
-      } else {
-        message.Swap(&inbox_.front());
-        inbox_.pop_front();
-        ReadMore();
-      }
-    }
-    if (message.Valid()) {
-      const MessageSlices slices(message);
-      message.Clear();
-      stream_->OnMessage(slices.spans(), absl::Now());
-    } else {
-      stream_->OnInputEnd();
-    }
-  }
+  ReadMore();
+  LandMore();
 }
 
 void StreamReactor::ReadMore() {
   if (reading_ || input_ended_ || finished_) return;
-  if (inbox_.size() >= kMaxInbox || !stream_->WantsInput()) {
-    paused_ = true;
-    return;
-  }
-  if (std::exchange(paused_, false)) reading_since_ = absl::Now();
+  if (inbox_.size() >= kMaxInbox || !stream_->WantsInput()) return;
+  Elapse(absl::Now());
   reading_ = true;
   StartRead(&in_);
 }
+
+// One message a turn, so that the workers serve all streams in turn.
+void StreamReactor::LandMore() {
+  if (landing_ || finished_) return;
+  if (inbox_.empty() && (!input_ended_ || end_landed_)) return;
+  landing_ = true;
+  context_.run_later([self = shared_from_this()] { self->LandOne(); });
+}
+
+void StreamReactor::LandOne() {
+  grpc::ByteBuffer message;
+  absl::Time input;
+  {
+    absl::MutexLock lock(&mu_);
+    input = input_;
+    if (!inbox_.empty()) {
+      message.Swap(&inbox_.front());
+      inbox_.pop_front();
+      ReadMore();
+    } else {
+      end_landed_ = true;
+    }
+  }
+  if (message.Valid()) {
+    const MessageSlices slices(message);
+    message.Clear();
+    stream_->OnMessage(slices.spans(), input);
+  } else {
+    stream_->OnInputEnd();
+  }
+  absl::MutexLock lock(&mu_);
+  Elapse(absl::Now());
+  landing_ = false;
+  LandMore();
+}
+
+void StreamReactor::Elapse(absl::Time now) {
+  const bool waits_for_peer = reading_ && inbox_.empty() && !landing_;
+  if (waits_for_peer) input_ += std::max(absl::ZeroDuration(), now - input_set_);
+  input_set_ = now;
+}
+
+// --- output
 
 void StreamReactor::Pump() {
   absl::MutexLock lock(&mu_);
@@ -118,14 +123,15 @@ void StreamReactor::Pump() {
 
 void StreamReactor::WriteMore() {
   if (writing_ || finished_) return;
-  if (std::optional<OutFrame> frame = stream_->NextFrame()) {
+  const absl::Time now = absl::Now();
+  if (std::optional<OutFrame> frame = stream_->NextFrame(now)) {
     out_ = ToMessage(frame->header, frame->body);
     writing_ = true;
-    sending_since_ = absl::Now();
+    sending_since_ = now;
     StartWrite(&out_);
   } else if (const std::optional<absl::Status> end = stream_->Ended()) {
     finished_ = true;
-    sending_since_ = absl::Now();
+    sending_since_ = now;
     Finish(ToGrpc(*end));
   }
 }
@@ -138,6 +144,8 @@ void StreamReactor::OnWriteDone(bool ok) {
   WriteMore();
   ReadMore();
 }
+
+// --- the end
 
 void StreamReactor::OnCancel() {
   absl::MutexLock lock(&mu_);
@@ -152,6 +160,10 @@ void StreamReactor::GiveUp(absl::Time now) {
 }
 
 void StreamReactor::OnDone() {
+  {
+    absl::MutexLock lock(&mu_);
+    done_ = true;
+  }
   owner_.on_done(this);
   self_.reset();  // a worker may still hold the reactor
 }
@@ -166,35 +178,43 @@ void StreamReactor::Drain(bool at_once) {
 }
 
 void StreamReactor::Tick(absl::Time now) {
-  absl::Time reading_since = absl::InfiniteFuture();  // while paused nothing can come
-  bool end = false;
+  absl::Time input;
+  absl::Duration stuck = absl::ZeroDuration();
+  int64_t bytes = 0;
+  bool cut_off = false, end = false;
   {
     absl::MutexLock lock(&mu_);
+    if (done_) return;
+    Elapse(now);
+    input = input_;
     const bool sending = writing_ || finished_;  // the end has to get through as well
-    const absl::Duration stuck = sending ? now - sending_since_ : absl::ZeroDuration();
-    if (stuck >= context_.stall && !stalled_ && cancelled_at_ == absl::InfiniteFuture()) {
-      CutOff(stuck);
+    if (sending) stuck = now - sending_since_;
+    if (cancelled_at_ == absl::InfiniteFuture() && sending &&
+        (stuck >= context_.stall || now >= stream_->OutputDue())) {
+      cut_off = stalled_ = true;
       cancelled_at_ = now;
+      bytes = static_cast<int64_t>(out_.Length());
+      ++context_.counters->streams_stalled;
+      call_->TryCancel();
     }
-    // Cancelled, and still gRPC has not let go: the socket is full and nobody reads it.
-    if (sending && now - cancelled_at_ >= kCancelGrace) owner_.cut_connection(peer_);
-    if (!paused_ && inbox_.empty()) reading_since = reading_since_;
+    // Cancelled, and still gRPC has not let go: the socket is full. One that the peer itself has
+    // cancelled may just be slow.
+    const absl::Duration grace = stalled_ ? kCancelGrace : context_.stall;
+    if (sending && now - cancelled_at_ >= grace) owner_.cut_connection(peer_);
     end = draining_ && IsIdle(now);
   }
-  stream_->Expire(now, reading_since);
+  if (cut_off) CutOff(stuck, bytes);
+  stream_->Expire(input);
   if (end) stream_->EndIfIdle(GoingDown());
 }
 
-void StreamReactor::CutOff(absl::Duration stuck) {
-  stalled_ = true;
-  ++context_.counters->streams_stalled;
-  LogError("stream cut off: the peer does not read",
+void StreamReactor::CutOff(absl::Duration stuck, int64_t bytes) {
+  LogError("stream cut off: the peer does not read, or too slowly",
            {{"code", "RESOURCE_EXHAUSTED"},
             {"peer", owner_.describe_peer(peer_)},
             {"seconds", absl::StrCat(absl::ToInt64Seconds(stuck))},
-            {"bytes", absl::StrCat(out_.Length() + stream_->queued_bytes())},
+            {"bytes", absl::StrCat(bytes + stream_->queued_bytes())},
             {"batches", absl::StrCat(stream_->batches())}});
-  call_->TryCancel();
 }
 
 // Whether no batch has been under way for a moment; those that are refused do not count.

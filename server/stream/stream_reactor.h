@@ -1,5 +1,5 @@
 // The gRPC side of a ShardBatches stream: one read and one write outstanding, messages landed one
-// after the other, everything decided by BatchStream.
+// after the other on workers, everything decided by BatchStream.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -52,13 +53,14 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   void Pump();
   void ReadMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Hands the next message to a worker, unless one has this stream's last one.
+  void LandMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LandOne();
   void GiveUp(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CutOff(absl::Duration stuck) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsIdle(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether there is a message to land and nobody does it yet; then the caller has to.
-  bool ClaimInbox() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Lands claimed messages: large ones on a worker, so that gRPC's threads stay free.
-  void LandMessages(bool on_worker);
+  void CutOff(absl::Duration stuck, int64_t bytes);
+  // Moves the input's clock to `now`; it runs only while the server waits for the peer.
+  void Elapse(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   grpc::CallbackServerContext* const call_;
   const StreamContext& context_;
@@ -76,10 +78,11 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   bool input_ended_ ABSL_GUARDED_BY(mu_) = false;
   bool end_landed_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;  // gRPC is: the call must not be touched
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stalled_ ABSL_GUARDED_BY(mu_) = false;
-  bool paused_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time reading_since_ ABSL_GUARDED_BY(mu_);  // without a pause
+  absl::Time input_ ABSL_GUARDED_BY(mu_);          // the input's clock, which was right ...
+  absl::Time input_set_ ABSL_GUARDED_BY(mu_);      // ... at this time
   absl::Time sending_since_ ABSL_GUARDED_BY(mu_);  // the outstanding write, or the end
   absl::Time idle_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Time cancelled_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();

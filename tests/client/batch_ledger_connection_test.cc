@@ -124,6 +124,85 @@ TEST_F(BatchLedgerTest, OtherEndsOfAConnectionEndNoBatch) {
   }
 }
 
+TEST_F(BatchLedgerTest, WhileItConnectsOnlyADeadlineIsAnEvent) {
+  Make({.deadline = absl::Seconds(3)});
+  EXPECT_TRUE(ledger_->WantsConnection(now_));
+  ledger_->Connecting();
+  EXPECT_FALSE(ledger_->WantsConnection(now_));
+  EXPECT_EQ(ledger_->NextEvent(now_), absl::InfiniteFuture());
+  Submit(64);
+  EXPECT_FALSE(ledger_->WantsConnection(now_));
+  EXPECT_EQ(ledger_->NextEvent(now_), now_ + absl::Seconds(3));
+  EXPECT_THAT(Written(), IsEmpty());
+  ledger_->Disconnected(absl::UnavailableError("refused"), "cannot connect", now_);
+  EXPECT_LE(ledger_->NextEvent(now_), now_ + absl::Milliseconds(20));
+}
+
+// --- a batch that breaks connections
+
+TEST_F(BatchLedgerTest, ABatchThatIsLostFiveTimesEndsWithTheStatusOfTheConnection) {
+  const Submitted batch = Submit(64);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(batch.pending->done()) << i;
+    Connect();
+    EXPECT_EQ(Begun().size(), 1u);
+    Lose(absl::InternalError("bug"));
+  }
+  EXPECT_EQ(CodeOf(batch), absl::StatusCode::kInternal);
+  EXPECT_THAT(TextOf(batch), HasSubstr("unix:/s"));
+  EXPECT_THAT(TextOf(batch), HasSubstr("5 connections"));
+  EXPECT_THAT(TextOf(batch), HasSubstr("bug"));
+}
+
+TEST_F(BatchLedgerTest, ItsNeighboursDoNotFallWithIt) {
+  Make({.max_inflight_batches = 4});
+  std::vector<Submitted> batches;
+  for (int i = 0; i < 3; ++i) batches.push_back(Submit(64));
+  batches.push_back(Submit(128));  // the one
+  for (int i = 0; i < 2; ++i) batches.push_back(Submit(64));
+  // Of a server that answers a round, but breaks where the one is in it.
+  for (int round = 0; ledger_->size() > 0; ++round) {
+    ASSERT_LT(round, 20);
+    Connect();
+    bool breaks = false;
+    while (!breaks) {
+      std::vector<uint64_t> ids;
+      for (const FrameToSend& frame : Written()) {
+        ids.push_back(frame.wire_id);
+        breaks |= frame.batch->total_bytes == 128;
+      }
+      if (ids.empty()) break;
+      if (!breaks) {
+        for (const uint64_t id : ids) Answer(id);
+      }
+    }
+    if (breaks) Lose(absl::InternalError("bug"));
+  }
+  for (size_t i = 0; i < batches.size(); ++i) {
+    EXPECT_EQ(CodeOf(batches[i]), i == 3 ? absl::StatusCode::kInternal : absl::StatusCode::kOk);
+  }
+}
+
+TEST_F(BatchLedgerTest, ABatchThatWasNotUnderWayIsNotLost) {
+  Make({.max_inflight_batches = 1});
+  const Submitted first = Submit(64), waiting = Submit(64);
+  for (int i = 0; i < 5; ++i) {
+    Connect();
+    Written();
+    Lose(absl::InternalError("bug"));
+  }
+  EXPECT_TRUE(first.pending->done());
+  EXPECT_FALSE(waiting.pending->done());
+}
+
+TEST_F(BatchLedgerTest, AConnectionThatNeverCameAboutLosesNothing) {
+  const Submitted batch = Submit(64);
+  for (int i = 0; i < 20; ++i) {
+    ledger_->Disconnected(absl::UnavailableError("refused"), "cannot connect", now_);
+  }
+  EXPECT_FALSE(batch.pending->done());
+}
+
 // --- drain
 
 TEST_F(BatchLedgerTest, ADrainingServerFinishesWhatItHasAndGetsNothingNew) {

@@ -131,7 +131,7 @@ TEST_F(BatchDeadline, AfterTheConnectionWasLost) {
   const Submitted batch = Submit(64);
   Written();
   Lose();
-  ExpectExpires(batch, "connection lost: UNAVAILABLE: reset");
+  ExpectExpires(batch, "connection lost: UNAVAILABLE: reset; lost before with connections: 1");
 }
 
 TEST_F(BatchDeadline, WhileWaitingForCredit) {
@@ -166,16 +166,27 @@ TEST_F(BatchDeadline, WhileTheServerIsGoingDown) {
   ExpectExpires(batch, "the server is going down and takes no more");
 }
 
-TEST_F(BatchDeadline, WhileWaitingToBeSentAgain) {
+TEST_F(BatchDeadline, WhileItIsStillConnecting) {
+  ledger_->Connecting();
+  ExpectExpires(Submit(64), "still connecting, or asking the server who it is");
+}
+
+TEST_F(BatchDeadline, WhileItIsConnectingOnceMore) {
+  ledger_->Disconnected(absl::UnavailableError("nobody there"), "cannot connect", now_);
+  ledger_->Connecting();
+  ExpectExpires(Submit(64),
+                "still connecting, or asking the server who it is; before: cannot connect: "
+                "UNAVAILABLE: nobody there");
+}
+
+TEST_F(BatchDeadline, WhileWaitingForCreditOnceMore) {
   Connect();
   const Submitted batch = Submit(64);
-  now_ += absl::Seconds(2);
-  Refuse(Begun()[0], absl::ResourceExhaustedError("no memory"), 790);
-  now_ -= absl::Seconds(2);
-  // The retry would come at 2.79 s or a little later; a full server keeps it waiting.
-  ledger_->Drain();
+  Refuse(Begun()[0], absl::ResourceExhaustedError("no memory"), 100);
+  Submit(128);  // passes it, and keeps the only place
+  EXPECT_EQ(Begun().size(), 1u);
   ExpectExpires(batch,
-                "the server is going down and takes no more; refused before with "
+                "waiting for credit: 1 batches of 128 bytes under way; refused before with "
                 "RESOURCE_EXHAUSTED: no memory");
 }
 
@@ -189,46 +200,6 @@ TEST_F(BatchDeadline, OfEveryBatchOnItsOwn) {
   EXPECT_FALSE(late.pending->done());
   Pass(absl::Seconds(2));
   EXPECT_TRUE(late.pending->done());
-}
-
-// --- a server that has fallen silent
-
-TEST_F(BatchLedgerTest, ASilentServerThatLetsABatchExpireIsHungUpOn) {
-  Make({.deadline = absl::Seconds(12)});
-  Connect();
-  Submit(64);
-  Written();
-  Pass(absl::Seconds(5));
-  const Submitted late = Submit(64);
-  Written();
-  EXPECT_FALSE(ledger_->ShouldHangUp());
-  Pass(absl::Seconds(7));
-  EXPECT_TRUE(ledger_->ShouldHangUp());
-  Lose(absl::CancelledError("hung up"));
-  EXPECT_FALSE(ledger_->ShouldHangUp());
-  EXPECT_FALSE(late.pending->done());
-}
-
-TEST_F(BatchLedgerTest, AServerThatIsOnlySlowIsNotHungUpOn) {
-  Make({.deadline = absl::Seconds(12)});
-  Connect();
-  Submit(64);
-  Written();
-  Pass(absl::Seconds(3));
-  ledger_->Heard(now_);  // a frame of an answer
-  Pass(absl::Seconds(9));
-  EXPECT_EQ(ledger_->size(), 0u);
-  EXPECT_FALSE(ledger_->ShouldHangUp());
-}
-
-TEST_F(BatchLedgerTest, AnIdleConnectionIsNotSilent) {
-  Make({.deadline = absl::Seconds(2)});
-  Connect();
-  Pass(absl::Minutes(1));
-  Submit(64);
-  Written();
-  Pass(absl::Seconds(2));
-  EXPECT_FALSE(ledger_->ShouldHangUp());
 }
 
 }  // namespace

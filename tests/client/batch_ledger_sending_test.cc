@@ -105,6 +105,13 @@ TEST_F(BatchLedgerTest, KeepsWithinTheBatchesOfTheCallerAndOfTheServer) {
   }
 }
 
+TEST_F(BatchLedgerTest, ALimitThatTheServerDoesNotStateDoesNotHold) {
+  Make({.max_inflight_batches = 3});
+  Connect({.max_inflight_bytes = 0, .max_inflight_batches = 0}, /*max_chunk_bytes=*/0);
+  for (int i = 0; i < 4; ++i) Submit(500 * kMega);
+  EXPECT_EQ(Begun().size(), 3u);
+}
+
 TEST_F(BatchLedgerTest, KeepsWithinTheBytesOfTheServer) {
   Connect({.max_inflight_bytes = 10 * kMega});
   Submit(6 * kMega);

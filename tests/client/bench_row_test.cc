@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "client/cli/bench/row.h"
+#include "client/cli/deadline.h"
 
 namespace cpshard::bench {
 namespace {
@@ -46,6 +48,46 @@ TEST(BenchBatch, AllShardsTogetherAreAsLargeAsTheBatch) {
   EXPECT_EQ(work.shape.bytes(), 4 * 104 * 25);
   EXPECT_EQ(work.answer_bytes, 4 * 104 * 25);
   EXPECT_EQ(work.bytes(), 2 * 4 * 104 * 25);
+}
+
+TEST(BenchBatch, RotatesOverMoreMemoryThanCachesHold) {
+  BufferPool pool;
+  const TokenBatches batches = *TokenBatches::Make({.columns = 104}, 1'000'000, pool);
+  std::set<const std::byte*> tokens;
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < batches.size(); ++i) {
+    const Batch batch = batches.At(i);
+    for (const Tensor& tensor : batch.tensors) {
+      bytes += tensor.buffer.size();
+      EXPECT_TRUE(tensor.bytes() == batches.At(0).FindTensor(tensor.spec.name)->bytes());
+    }
+    tokens.insert(batch.FindTensor("input_ids")->buffer.data());
+  }
+  EXPECT_EQ(tokens.size(), batches.size());
+  EXPECT_GE(bytes, 990'000);  // and gaps between streams: 10,400 bytes stand on 10,432
+  EXPECT_LE(pool.stats().bytes_out, 1'300'000);
+  EXPECT_EQ(batches.At(batches.size()).FindTensor("labels")->buffer.data(),
+            batches.At(0).FindTensor("labels")->buffer.data());
+}
+
+TEST(BenchBatch, OneThatIsLargerThanThatStandsAlone) {
+  BufferPool pool;
+  EXPECT_EQ(TokenBatches::Make({.columns = 104}, 1, pool)->size(), 1);
+}
+
+// 4 x 104 tokens: three streams of 3,328 bytes, 64 * 52, and one of 416.
+TEST(BenchInFlight, IsWhatTheServersLimitsAllow) {
+  const TokenShape shape{.columns = 104};
+  EXPECT_EQ(InFlight(4, shape, {.max_inflight_bytes = 3 * 10'400}), 3);
+  EXPECT_EQ(InFlight(4, shape, {.max_inflight_bytes = 3 * 10'400 - 1}), 2);
+  EXPECT_EQ(InFlight(4, shape, {.max_inflight_bytes = 1}), 1);  // one is always taken
+  EXPECT_EQ(InFlight(4, shape, {.max_inflight_batches = 2}), 2);
+  EXPECT_EQ(InFlight(4, shape, {}), 4);
+}
+
+TEST(CommandDeadline, GrowsWithTheBatch) {
+  EXPECT_EQ(DeadlineFor(0), absl::Seconds(60));
+  EXPECT_EQ(DeadlineFor(2'000'000'000), absl::Seconds(260));
 }
 
 TEST(BenchCheck, TheSameAnswerInOtherMemoryIsRight) {

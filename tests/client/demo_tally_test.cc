@@ -41,7 +41,7 @@ TEST_F(DemoTallyTest, EveryBatchReportedOnceAndEqualIsEqual) {
   EXPECT_EQ(tally_.reported(), 7);
 }
 
-TEST_F(DemoTallyTest, AddsUpTheBatchesAndTheRatesOfTheLoaders) {
+TEST_F(DemoTallyTest, AddsUpTheBatches) {
   ReportAllBut(-1);
   const Figures figures = tally_.Sum();
   EXPECT_EQ(figures.batches, 7);
@@ -49,9 +49,28 @@ TEST_F(DemoTallyTest, AddsUpTheBatchesAndTheRatesOfTheLoaders) {
   EXPECT_EQ(figures.columns, 7 * 128);
   EXPECT_EQ(figures.bytes, 7000);
   EXPECT_EQ(figures.tokens_of_rank, (std::vector<int64_t>{420, 280}));
-  // Each of the three handles a batch in half a second, at the same time.
-  EXPECT_DOUBLE_EQ(figures.bytes_per_second, 3 * 2000.0);
-  EXPECT_DOUBLE_EQ(figures.tokens_per_second, 3 * 200.0);
+}
+
+TEST_F(DemoTallyTest, ARateIsTheMedianOfTheLoadersEachByItsOwnClock) {
+  const auto report = [](Tally& tally, int64_t batch, double seconds) {
+    tally.Add(batch % 4, {.layout = "contiguous",
+                          .batch = batch,
+                          .real_tokens = 100,
+                          .bytes = 1000,
+                          .seconds = seconds});
+  };
+  Tally tally("contiguous", 7, 4);  // shares {0, 4}, {1, 5}, {2, 6}, {3}
+  report(tally, 0, 0.5);
+  report(tally, 4, 1.5);                                 // 2000 bytes in 2 s: 1000 a second
+  EXPECT_DOUBLE_EQ(tally.Sum().bytes_per_second, 1000);  // others have not reported
+  report(tally, 1, 0.125);
+  report(tally, 5, 0.125);  // 8000
+  report(tally, 2, 0.5);
+  report(tally, 6, 0.5);  // 2000
+  EXPECT_DOUBLE_EQ(tally.Sum().bytes_per_second, 2000);
+  report(tally, 3, 0.25);                                // 4000
+  EXPECT_DOUBLE_EQ(tally.Sum().bytes_per_second, 3000);  // between 2000 and 4000
+  EXPECT_DOUBLE_EQ(tally.Sum().tokens_per_second, 300);
 }
 
 TEST_F(DemoTallyTest, ABatchThatNobodyReportedIsNamed) {

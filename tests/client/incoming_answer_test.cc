@@ -154,9 +154,10 @@ TEST_F(IncomingAnswerTest, ShardsComeOutAsTheServerMadeThem) {
                        {{"qkv_format", std::string("bshd")}}};
   const std::unique_ptr<Executor> executor = MakeCpuExecutor();
   const std::vector<int64_t> ranks = {0, 1};
-  const ShardPlan plan = PlanBatch(RoundRobin({}, {}), batch, 2).value();
-  ShardBody body = ViewShards(plan, batch, ranks, *executor, pool_).value();
-  const Answer encoded = EncodeAnswer(plan, ranks, 99, std::move(body), pool_).value();
+  const auto plan =
+      std::make_shared<const ShardPlan>(PlanBatch(RoundRobin({}, {}), batch, 2).value());
+  ShardBody body = ViewShards(*plan, batch, ranks, *executor, pool_).value();
+  Answer encoded = EncodeAnswer(plan, ranks, 99, std::move(body), pool_).value();
   std::string bytes;
   for (const Buffer& piece : encoded.body.pieces) {
     bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
@@ -172,14 +173,14 @@ TEST_F(IncomingAnswerTest, ShardsComeOutAsTheServerMadeThem) {
     const absl::Status status = answer.Take(*std::move(read));
     ASSERT_TRUE(status.ok()) << status;
   };
-  for (const std::string& head : encoded.heads) take({}, head, "");
+  while (!encoded.heads.done()) take({}, encoded.heads.Next(), "");
   for (size_t at = 0; at < bytes.size(); at += 64) {
     take({.offset = at, .last = at + 64 >= bytes.size()}, "", bytes.substr(at, 64));
   }
   ASSERT_TRUE(answer.complete());
   const absl::StatusOr<ShardResult> result = answer.Finish();
   ASSERT_TRUE(result.ok()) << result.status();
-  const ShardResult expected = MakeShards(plan, batch, ranks, *executor, pool_).value();
+  const ShardResult expected = MakeShards(*plan, batch, ranks, *executor, pool_).value();
   ASSERT_EQ(result->shards.size(), 2u);
   for (size_t r = 0; r < 2; ++r) {
     EXPECT_EQ(result->shards[r].layout.batch_digest, 99u);

@@ -1,117 +1,17 @@
 // The stream client against a server that does what the test tells it, right or wrong.
-#include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
-#include <gtest/gtest.h>
+#include "tests/client/scripted_server.h"
 
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include <gmock/gmock.h>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
-#include "client/shard_stream.h"
-#include "cpshard/v1/service.grpc.pb.h"
 
 namespace cpshard {
 namespace {
 
 using ::testing::HasSubstr;
 
-using Stream = grpc::ServerReaderWriter<v1::ShardFrame, v1::BatchFrame>;
-
-// Every stream that a client opens runs the next script; after the last one, the last one again.
-class ScriptedServer final : public v1::ShardService::Service {
- public:
-  using Script = std::function<grpc::Status(Stream*)>;
-
-  explicit ScriptedServer(std::vector<Script> scripts) : scripts_(std::move(scripts)) {
-    char folder[] = "/tmp/cpshard-test-XXXXXX";
-    folder_ = mkdtemp(folder);
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-  }
-  ~ScriptedServer() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-    std::system(("rm -rf " + folder_).c_str());
-  }
-
-  std::string address() const { return "unix:" + folder_ + "/s"; }
-
-  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
-                             v1::GetServerInfoReply* reply) override {
-    reply->mutable_limits()->set_max_batch_bytes(1 << 20);
-    reply->mutable_limits()->set_max_inflight_bytes(64 << 20);
-    reply->mutable_limits()->set_max_inflight_batches(16);
-    reply->mutable_limits()->set_max_chunk_bytes(4 << 20);
-    return grpc::Status::OK;
-  }
-
-  grpc::Status ShardBatches(grpc::ServerContext*, Stream* stream) override {
-    size_t next;
-    {
-      absl::MutexLock lock(&mutex_);
-      next = std::min(streams_++, scripts_.size() - 1);
-    }
-    return scripts_[next](stream);
-  }
-
- private:
-  const std::vector<Script> scripts_;
-  std::string folder_;
-  absl::Mutex mutex_;
-  size_t streams_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::unique_ptr<grpc::Server> server_;
-};
-
-// Reads frames until `count` batches are complete; their ids.
-std::vector<uint64_t> Receive(Stream* stream, size_t count) {
-  std::vector<uint64_t> ids;
-  v1::BatchFrame frame;
-  while (ids.size() < count && stream->Read(&frame)) {
-    if (frame.last()) ids.push_back(frame.batch_id());
-  }
-  return ids;
-}
-
-// Shards of nothing: complete and right.
-v1::ShardFrame Nothing(uint64_t id) {
-  v1::ShardFrame frame;
-  frame.set_batch_id(id);
-  frame.mutable_begin();
-  frame.set_last(true);
-  return frame;
-}
-
-v1::ShardFrame Refusal(uint64_t id, grpc::StatusCode code, const std::string& text) {
-  v1::ShardFrame frame;
-  frame.set_batch_id(id);
-  frame.mutable_status()->set_code(code);
-  frame.mutable_status()->set_message(text);
-  return frame;
-}
-
-// Answers whatever comes until the client hangs up.
-grpc::Status AnswerAll(Stream* stream) {
-  v1::BatchFrame frame;
-  while (stream->Read(&frame)) {
-    if (frame.last()) stream->Write(Nothing(frame.batch_id()));
-  }
-  return grpc::Status::OK;
-}
-
-class ScriptedServerTest : public testing::Test {
+class BrokenAnswerTest : public ScriptedServerTest {
  protected:
-  void Serve(std::vector<ScriptedServer::Script> scripts) {
-    server_ = std::make_unique<ScriptedServer>(std::move(scripts));
-    stream_ = ShardStream::Open(server_->address(), {.deadline = absl::Seconds(20)}).value();
-  }
-
-  PendingShards Submit() { return stream_->Submit(Batch(), Options(), 2); }
-
   // The first stream breaks the answer to the first of two batches; the second one is right.
   absl::Status StatusAfter(std::function<void(Stream*, uint64_t)> break_it) {
     Serve({[break_it](Stream* stream) {
@@ -125,12 +25,9 @@ class ScriptedServerTest : public testing::Test {
     EXPECT_EQ(stream_->stats().connects, 2);
     return broken.Wait().status();
   }
-
-  std::unique_ptr<ScriptedServer> server_;
-  std::unique_ptr<ShardStream> stream_;  // goes first
 };
 
-TEST_F(ScriptedServerTest, ABrokenAnswerFailsItsBatchAndTheOthersGoOverANewConnection) {
+TEST_F(BrokenAnswerTest, ABrokenAnswerFailsItsBatchAndTheOthersGoOverANewConnection) {
   const absl::Status status = StatusAfter([](Stream* stream, uint64_t id) {
     v1::ShardFrame frame = Nothing(id);
     frame.set_last(false);
@@ -146,7 +43,7 @@ TEST_F(ScriptedServerTest, ABrokenAnswerFailsItsBatchAndTheOthersGoOverANewConne
   EXPECT_THAT(std::string(status.message()), HasSubstr("4 bytes at 0 leave the buffer of 3"));
 }
 
-TEST_F(ScriptedServerTest, AnAnswerOfASizeThatCannotBeIsBroken) {
+TEST_F(BrokenAnswerTest, AnAnswerOfASizeThatCannotBeIsBroken) {
   const absl::Status status = StatusAfter([](Stream* stream, uint64_t id) {
     v1::ShardFrame frame = Nothing(id);
     frame.set_last(false);
@@ -157,7 +54,7 @@ TEST_F(ScriptedServerTest, AnAnswerOfASizeThatCannotBeIsBroken) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("1099511627776"));
 }
 
-TEST_F(ScriptedServerTest, AnAnswerToABatchThatIsNotThereBreaksTheConnectionAlone) {
+TEST_F(BrokenAnswerTest, AnAnswerToABatchThatIsNotThereBreaksTheConnectionAlone) {
   EXPECT_TRUE(
       StatusAfter([](Stream* stream, uint64_t id) { stream->Write(Nothing(id + 999)); }).ok());
 }

@@ -45,11 +45,13 @@ class Loaders(ProgramTest):
         self.demo = subprocess.Popen([BIN / "cpshard", "demo", text], stdin=subprocess.DEVNULL,
                                      stdout=out, stderr=err,
                                      env=ENVIRONMENT | {"TMPDIR": str(self.folder)})
+        self.server = None  # its pidfd
         self.addCleanup(self.end)
 
     def end(self):
         self.demo.kill()
         self.demo.wait()
+        self.tell_server(signal.SIGKILL)
         for file in self.files:
             file.close()
 
@@ -57,6 +59,32 @@ class Loaders(ProgramTest):
         """Process ids by loader, of those that run now."""
         return {int(word.split("=")[1]): pid for pid, words in children(self.demo.pid).items()
                 if "demo-loader" in words for word in words if word.startswith("--loader=")}
+
+    def wait_until_gone(self, processes):
+        limit = time.monotonic() + 10
+        while any((pathlib.Path("/proc") / str(pid)).exists()
+                  and b"cpshard" in (pathlib.Path("/proc") / str(pid) / "cmdline").read_bytes()
+                  for pid in processes):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
+
+    def tell_server(self, number):
+        if self.server is None:
+            return
+        try:
+            signal.pidfd_send_signal(self.server, number)
+        except ProcessLookupError:
+            pass  # it has ended
+        if number != signal.SIGSTOP:
+            os.close(self.server)
+            self.server = None
+
+    def freeze(self):
+        """Waits for the loaders, then stops the server: none of them gets any further."""
+        self.wait_for(lambda: len(self.loaders()) == 4)
+        (pid,) = [pid for pid, words in children(self.demo.pid).items() if words[0] == "cpshardd"]
+        self.server = os.pidfd_open(pid)
+        self.tell_server(signal.SIGSTOP)
 
     def wait_for(self, condition):
         limit = time.monotonic() + 60
@@ -84,22 +112,26 @@ class Loaders(ProgramTest):
         self.check_equal(self.finish())
 
     def test_loaders_that_somebody_kills_go_on_where_they_were(self):
+        self.freeze()
         killed = []
         for number, name in ((1, signal.SIGKILL), (3, signal.SIGTERM), (1, signal.SIGKILL)):
             self.wait_for(lambda: self.loaders().get(number) not in (None, *killed))
             killed.append(self.loaders()[number])
             os.kill(killed[-1], name)
+        self.tell_server(signal.SIGCONT)
         result = self.finish()
         self.check_equal(result)
         self.assertEqual(sorted(found[:2] for found in KILLED.findall(result.out)),
                          [("1", "9"), ("1", "9"), ("3", "15")])
 
     def test_a_loader_that_is_killed_again_and_again_is_given_up(self):
+        self.freeze()
         killed = []
         for _ in range(4):
             self.wait_for(lambda: self.loaders().get(2) not in (None, *killed))
             killed.append(self.loaders()[2])
             os.kill(killed[-1], signal.SIGKILL)
+        self.tell_server(signal.SIGCONT)
         result = self.finish()
         self.refused(result, "ABORTED", "loader 2", "signal 9", "3 times")
         self.assertEqual(len(KILLED.findall(result.out)), 3)
@@ -109,18 +141,26 @@ class Loaders(ProgramTest):
         loaders = self.loaders().values()
         self.demo.kill()
         self.demo.wait()
-        limit = time.monotonic() + 10
-        while any(pathlib.Path(f"/proc/{pid}/cmdline").exists()
-                  and b"demo-loader" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-                  for pid in loaders):
-            self.assertLess(time.monotonic(), limit)
-            time.sleep(0.01)
+        self.wait_until_gone(loaders)
+
+    def check_that_a_signal_leaves_nothing(self, number):
+        self.freeze()
+        started = children(self.demo.pid)
+        self.assertEqual(len(started), 5)
+        self.demo.send_signal(number)
+        self.assertEqual(self.demo.wait(10 * SLACK), -number)  # 128 + it in a shell
+        self.assertEqual(list(self.folder.glob("cpshard-*")), [])
+        self.wait_until_gone(started)
+
+    def test_ctrl_c_ends_it_and_nothing_is_left(self):
+        self.check_that_a_signal_leaves_nothing(signal.SIGINT)
+
+    def test_sigterm_ends_it_and_nothing_is_left(self):
+        self.check_that_a_signal_leaves_nothing(signal.SIGTERM)
 
     def test_a_server_that_is_killed_is_noticed(self):
-        self.wait_for(lambda: len(self.loaders()) == 4)
-        server = next(pid for pid, words in children(self.demo.pid).items()
-                      if words[0] == "cpshardd")
-        os.kill(server, signal.SIGKILL)
+        self.freeze()
+        self.tell_server(signal.SIGKILL)
         self.refused(self.finish(), "UNAVAILABLE", "signal 9")
         self.assertEqual(self.loaders(), {})
 

@@ -66,9 +66,14 @@ class InFlight(StreamTest):
         first = frames(1, large_batch(5))
         stream.send(*first[:2])
         served.wait_for(self, lambda counters: counters.buffers_out == 1)
-        for asking in (stream, other):
+        for asking in (stream, other):  # of one connection, which has half of the pool
             asking.send(*frames(2, large_batch(5)))
-            self.check_refused(asking.answer(2), "RESOURCE_EXHAUSTED", 8388608, retry=True)
+            self.check_refused(asking.answer(2), "RESOURCE_EXHAUSTED", 4194304, retry=True)
+        channel, _ = connect(served.address)
+        self.addCleanup(channel.close)
+        another = served.stream(channel)
+        another.send(*frames(2, large_batch(5)))
+        self.check_refused(another.answer(2), "RESOURCE_EXHAUSTED", 8388608, retry=True)
         stream.send(*first[2:])
         self.assertIsNone(stream.answer(1).status)
         served.wait_for(self, lambda counters: counters.buffers_out == 0)

@@ -59,12 +59,13 @@ class Stalls(StreamTest):
             channel.close()
 
     def test_a_slow_reader_is_not_cut_off(self):
-        served = self.serve(f"--stall-seconds={STALL}")
+        # Slow, but not so slow that what gRPC reads ahead, 16 MiB, lasts for the stall time.
+        served = self.serve(f"--stall-seconds={2 * STALL}")
         stream = served.stream()
-        stream.send(*frames(1, large_batch(32)))
-        for _ in range(15):  # a frame of 2 MiB in 0.15 s
+        stream.send(*frames(1, large_batch(64)))
+        for _ in range(30):  # a frame of 2 MiB in 0.1 s
             stream.read()
-            time.sleep(0.15)
+            time.sleep(0.1)
         self.assertIsNone(stream.answer(1).status)
         self.assertEqual(served.counters().streams_stalled, 0)
 
@@ -153,6 +154,18 @@ class Stalls(StreamTest):
             stream.send(frame)
             time.sleep(0.4 * STALL)
         self.check_right(stream.answer(1))
+
+    def test_a_batch_that_comes_too_slowly_on_the_whole_is_given_up(self):
+        stream = self.serve(f"--stall-seconds={STALL}").stream()
+        sent = frames(1, good_batch(), 64)
+        for frame in sent[:12]:  # its size adds a millisecond to four times the stall time
+            stream.send(frame)
+            time.sleep(0.4 * STALL)
+        self.check_refused(stream.answer(1), "DEADLINE_EXCEEDED", "1024 bytes did not come within",
+                           retry=False)
+        stream.send(*sent[12:])  # too late: dropped
+        self.check_stream(stream, 1)
+        self.assertEqual(stream.unread(), [])
 
     def test_a_stream_without_a_batch_may_be_silent(self):
         stream = self.serve(f"--stall-seconds={STALL}").stream()

@@ -90,14 +90,15 @@ void WriteShardFrames(const Seeds& seeds,
   char longest = 0;
   for (const auto& [name, batch] : batches) {
     const BatchBegin begin = BeginOf(batch, R"({"round_robin": {}, "padding_token_id": 0})");
-    const auto plan = PlanBatch(*begin.options.MakeSharder(), batch, 2);
-    if (!plan.ok()) continue;
+    auto planned = PlanBatch(*begin.options.MakeSharder(), batch, 2);
+    if (!planned.ok()) continue;
+    const auto plan = std::make_shared<const ShardPlan>(*std::move(planned));
     auto shards = ViewShards(*plan, batch, begin.ranks, *executor, pool);
-    const auto answer = EncodeAnswer(*plan, begin.ranks, 1, *std::move(shards), pool);
+    auto answer = EncodeAnswer(plan, begin.ranks, 1, *std::move(shards), pool);
     ShardFrame frame;
     frame.last = true;
     frame.credit = {64, 1};
-    const std::string header = EncodeShardFrame(frame, answer->heads[0], 4);
+    const std::string header = EncodeShardFrame(frame, answer->heads.Next(), 4);
     seeds.Write("shard_frame", name, Cut(longest, header + "body"));
     longest += 3;
   }

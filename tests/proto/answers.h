@@ -47,7 +47,18 @@ class AnswerTest : public ShardTest {
   absl::StatusOr<Answer> Encode() {
     auto body = ViewShards(plan_, batch_, ranks_, *executor_, pool_);
     EXPECT_TRUE(body.ok()) << body.status();
-    return EncodeAnswer(plan_, ranks_, kAnswerDigest, *std::move(body), pool_);
+    return EncodeAnswer(std::make_shared<const ShardPlan>(plan_), ranks_, kAnswerDigest,
+                        *std::move(body), pool_);
+  }
+
+  static std::vector<std::string> AllHeads(AnswerHeads heads) {
+    std::vector<std::string> all;
+    while (!heads.done()) {
+      all.push_back(heads.Next());
+      EXPECT_FALSE(all.back().empty());
+      EXPECT_LE(static_cast<int64_t>(all.back().size()), kMaxHeadBytes);
+    }
+    return all;
   }
 
   // The pieces as one buffer.
@@ -80,7 +91,7 @@ class AnswerTest : public ShardTest {
   }
 
   void ExpectEverythingSurvives(const Answer& answer) {
-    const auto shards = ReadShards(FramesOf(answer.heads), Joined(answer.body));
+    const auto shards = ReadShards(FramesOf(AllHeads(answer.heads)), Joined(answer.body));
     ASSERT_TRUE(shards.ok()) << shards.status();
     const auto made = MakeShards(plan_, batch_, ranks_, *executor_, pool_);
     ASSERT_EQ(shards->size(), made->shards.size());
@@ -108,7 +119,7 @@ class AnswerTest : public ShardTest {
   static v1::ShardFrame Generic(const Answer& answer) {
     v1::ShardFrame message;
     std::string all;
-    for (const std::string& head : answer.heads) all += head;
+    for (const std::string& head : AllHeads(answer.heads)) all += head;
     EXPECT_TRUE(message.ParseFromString(all));
     return message;
   }

@@ -42,5 +42,22 @@ TEST(WorkerPool, RefusesWorkOnceClosed) {
   EXPECT_EQ(pool.Submit([] {}).code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(WorkerPool, PostedWorkDoesNotCountAgainstTheBound) {
+  absl::Notification begun, go;
+  std::atomic<int> done = 0;
+  WorkerPool pool(1, 1);
+  pool.Post([&] {
+    begun.Notify();
+    go.WaitForNotification();
+  });
+  begun.WaitForNotification();
+  for (int i = 0; i < 5; ++i) pool.Post([&] { ++done; });
+  EXPECT_TRUE(pool.Submit([&] { ++done; }).ok());
+  EXPECT_EQ(pool.Submit([] {}).code(), absl::StatusCode::kResourceExhausted);
+  go.Notify();
+  pool.Close();
+  EXPECT_EQ(done, 6);
+}
+
 }  // namespace
 }  // namespace cpshard

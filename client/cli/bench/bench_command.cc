@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -32,20 +33,38 @@ absl::StatusOr<ServerInfo> Greet(const std::string& address) {
   return client->GetServerInfo();
 }
 
+// So that what it was asked for fits in flight.
+std::vector<std::string> LimitsOfOwnServer(const Arguments& arguments) {
+  const double megabytes =
+      *std::max_element(arguments.megabytes.begin(), arguments.megabytes.end());
+  const TokenShape largest = TokenShape::For(megabytes * 1e6, arguments.cp_size);
+  const int64_t in_flight =
+      std::max(arguments.in_flight * largest.body_bytes(), StreamLimits().max_inflight_bytes);
+  const int64_t pool = std::max<int64_t>(4 * in_flight, int64_t{8} << 30);
+  return {absl::StrCat("--max-inflight-bytes=", in_flight), absl::StrCat("--pool-bytes=", pool)};
+}
+
 absl::StatusOr<std::vector<Row>> MeasureAll(const Arguments& arguments, const Setting& setting) {
   std::vector<Row> rows;
   for (const double megabytes : arguments.megabytes) {
     BufferPool pool;  // lets go of the size before
     CPSHARD_ASSIGN_OR_RETURN(const Work work,
                              MakeWork(megabytes * 1e6, setting.options, arguments.cp_size, pool));
+    const int64_t in_flight =
+        InFlight(arguments.in_flight, work.shape, setting.server.stream_limits);
     for (const Target& target : setting.targets) {
-      CPSHARD_ASSIGN_OR_RETURN(Row row,
-                               MeasureRow(target, work, arguments.in_flight, arguments.seconds));
+      CPSHARD_ASSIGN_OR_RETURN(Row row, MeasureRow(target, work, in_flight, arguments.seconds));
       PrintRow(row);
       rows.push_back(std::move(row));
     }
   }
   return rows;
+}
+
+// Known before the rows are measured. Leaves what is in the file.
+absl::Status CheckWritable(const std::string& path) {
+  if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("cannot write '", path, "'"));
 }
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
@@ -60,9 +79,11 @@ absl::Status RunBench(const Arguments& arguments) {
   Setting setting{.cp_size = arguments.cp_size, .congestion_control = TcpCongestionControl()};
   CPSHARD_ASSIGN_OR_RETURN(setting.options, ReadOptions(arguments.options));
   setting.options.SetDefaultPaddingTokenId(0);
+  if (!arguments.json.empty()) CPSHARD_RETURN_IF_ERROR(CheckWritable(arguments.json));
   std::optional<ServerProcess> own;
   if (arguments.server.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(ServerProcess server, ServerProcess::Start({"127.0.0.1:0"}));
+    CPSHARD_ASSIGN_OR_RETURN(ServerProcess server,
+                             ServerProcess::Start({"127.0.0.1:0"}, LimitsOfOwnServer(arguments)));
     own.emplace(std::move(server));
     CPSHARD_ASSIGN_OR_RETURN(setting.server, own->WaitUntilReady());
     for (const std::string& address : own->Addresses()) {
@@ -74,17 +95,20 @@ absl::Status RunBench(const Arguments& arguments) {
   }
   PrintSetting(setting);
   PrintHead();
-  CPSHARD_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureAll(arguments, setting));
+  const absl::StatusOr<std::vector<Row>> rows = MeasureAll(arguments, setting);
+  if (own) CPSHARD_RETURN_IF_ERROR(own->CheckAlive());  // says more than a row that it broke
+  CPSHARD_RETURN_IF_ERROR(rows.status());
   if (own) CPSHARD_RETURN_IF_ERROR(own->Stop(absl::Seconds(10)));
   if (arguments.json.empty()) return absl::OkStatus();
-  return WriteText(arguments.json, ToJson(setting, rows));
+  return WriteText(arguments.json, ToJson(setting, *rows));
 }
 
 constexpr char kFooter[] =
     "Streams batches of made-up tokens to a server and takes all shards back, beside a memory "
     "copy\n"
-    "of the same size as the yardstick. Without --server it starts a cpshardd of its own and\n"
-    "measures its unix socket and its TCP port in turn.";
+    "of the same size as the yardstick. Without --server it starts a cpshardd of its own, with\n"
+    "limits that --sizes and --inflight fit, and measures its unix socket and its TCP port in "
+    "turn.";
 
 }  // namespace
 }  // namespace cpshard::bench
@@ -100,7 +124,7 @@ void AddBenchCommand(CLI::App& app, Command& run) {
       ->type_name("ADDR");
   command->add_option("--sizes", arguments->megabytes, "of batches, in MB (1e6 bytes)")
       ->delimiter(',')
-      ->check(CLI::Range(0.001, 2147.0))
+      ->check(CLI::Range(0.001, 2000.0))
       ->type_name("MB,MB,...")
       ->default_str("1,16,128");
   command->add_option("--inflight", arguments->in_flight, "batches sent and not answered")

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/batch/buffer.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard::bench {
@@ -12,7 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kColdBytes = 256'000'000;
 constexpr std::chrono::duration<double> kTime{0.3};
 
 struct Blocks {
@@ -37,7 +37,8 @@ void Keep(const std::byte* bytes) { asm volatile("" : : "g"(bytes) : "memory"); 
 
 }  // namespace
 
-absl::StatusOr<double> MemcpyBytesPerSecond(int64_t size, BufferPool& pool) {
+absl::StatusOr<double> MemcpyBytesPerSecond(int64_t size) {
+  BufferPool pool;  // of its own: its memory goes before that of the batches comes
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<Blocks> blocks, MakeBlocks(size, pool));
   int64_t copies = 0;
   std::chrono::duration<double> taken{};

@@ -4,13 +4,15 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "core/batch/buffer.h"
 
 namespace cpshard::bench {
 
+// More than caches hold: what rotates over so much is cold when its turn comes.
+inline constexpr int64_t kColdBytes = 256'000'000;
+
 // Bytes per second of one thread that copies blocks of `size` bytes with libc's memcpy, each byte
-// counted once. Blocks are resident and rotate over 256 MB, so that both ends are cold.
-// ResourceExhausted: the pool.
-absl::StatusOr<double> MemcpyBytesPerSecond(int64_t size, BufferPool& pool);
+// counted once. Blocks are resident and rotate over kColdBytes, so that both ends are cold.
+// ResourceExhausted: the system has no memory for two blocks.
+absl::StatusOr<double> MemcpyBytesPerSecond(int64_t size);
 
 }  // namespace cpshard::bench

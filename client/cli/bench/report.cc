@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "client/cli/bench/memcpy_anchor.h"
 #include "core/batch/text_file.h"
 
 namespace cpshard::bench {
@@ -16,14 +17,17 @@ namespace {
 
 constexpr char kLegend[] =
     "batches  input_ids, labels, position_ids int64 and padding_mask bool, [4, S]: %lld bytes a\n"
-    "         token; cp_size %lld, all shards come back; the first answer of every row is held\n"
-    "         against the shards made in process\n"
+    "         token, in turn from %lld MB of them; cp_size %lld, all shards come back; the first\n"
+    "         answer of every row is held against the shards made in process\n"
     "GB/s     to the server plus back, 1 GB = 1e9 bytes; p50, p99: from Submit to the shards, the\n"
     "         wait behind the other batches in flight included\n"
     "CPU      seconds per GB, user and system, all threads, of this process and of the server\n"
     "         (where it is its own)\n"
-    "memcpy   GB/s of one thread copying a batch of this size, each byte counted once, both ends\n"
-    "         cold, in this run; x memcpy: the row's GB/s over it\n";
+    "memcpy   GB/s of one thread copying a batch of this size, each byte counted once, in turn "
+    "from\n"
+    "         and to %lld MB, in this run; x memcpy: the row's GB/s over it\n";
+
+constexpr long long kColdMegabytes = kColdBytes / 1'000'000;
 
 std::string Fixed(double value, int digits) {
   char text[32];
@@ -38,6 +42,8 @@ nlohmann::json ToJson(const Row& row) {
                          {"dims", {row.shape.rows, row.shape.columns}},
                          {"in_flight", row.in_flight},
                          {"batches", row.batches},
+                         {"reconnects", row.reconnects},
+                         {"resubmitted", row.resubmitted},
                          {"seconds", row.seconds},
                          {"batches_per_second", static_cast<double>(row.batches) / row.seconds},
                          {"gb_per_second", row.bytes_per_second / 1e9},
@@ -72,14 +78,19 @@ void PrintSetting(const Setting& setting) {
               setting.congestion_control == "bbr"
                   ? ", which paces loopback too; cubic and reno do not"
                   : "");
-  std::printf(kLegend, static_cast<long long>(kBytesPerToken),
-              static_cast<long long>(setting.cp_size));
+  const StreamLimits& limits = setting.server.stream_limits;
+  std::printf("limits   of a stream: %lld batches and %.1f MB; no more is in flight\n",
+              static_cast<long long>(limits.max_inflight_batches),
+              static_cast<double>(limits.max_inflight_bytes) / 1e6);
+  std::printf(kLegend, static_cast<long long>(kBytesPerToken), kColdMegabytes,
+              static_cast<long long>(setting.cp_size), kColdMegabytes);
 }
 
 void PrintHead() {
   std::printf("\n%-9s  %8s  %9s  %9s  %7s  %10s  %8s  %8s  %8s  %10s  %7s  %8s\n", "transport",
               "MB", "in flight", "batches/s", "GB/s", "M tokens/s", "p50 ms", "p99 ms", "CPU here",
               "CPU server", "memcpy", "x memcpy");
+  std::fflush(stdout);
 }
 
 void PrintRow(const Row& row) {
@@ -92,10 +103,15 @@ void PrintRow(const Row& row) {
               row.tokens_per_second / 1e6, row.p50_seconds * 1e3, row.p99_seconds * 1e3,
               row.client_seconds_per_byte * 1e9, server.c_str(), row.memcpy_bytes_per_second / 1e9,
               row.bytes_per_second / row.memcpy_bytes_per_second);
+  if (row.reconnects + row.resubmitted > 0) {
+    std::printf("  ^ disturbed: connected again %lld times, %lld batches sent again\n",
+                static_cast<long long>(row.reconnects), static_cast<long long>(row.resubmitted));
+  }
   std::fflush(stdout);
 }
 
 std::string ToJson(const Setting& setting, const std::vector<Row>& rows) {
+  const StreamLimits& limits = setting.server.stream_limits;
   nlohmann::json list = nlohmann::json::array();
   for (const Row& row : rows) list.push_back(ToJson(row));
   const nlohmann::json json = {{"version", setting.server.version},
@@ -105,6 +121,8 @@ std::string ToJson(const Setting& setting, const std::vector<Row>& rows) {
                                {"options", setting.options.ToJson()},
                                {"cp_size", setting.cp_size},
                                {"bytes_per_token", kBytesPerToken},
+                               {"max_inflight_bytes", limits.max_inflight_bytes},
+                               {"max_inflight_batches", limits.max_inflight_batches},
                                {"rows", std::move(list)}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

@@ -22,8 +22,8 @@ struct Setting {
 std::string TcpCongestionControl();
 
 void PrintSetting(const Setting& setting);
-void PrintHead();
-void PrintRow(const Row& row);  // at once: a run takes a while
+void PrintHead();               // at once, as the rows: a run takes a while
+void PrintRow(const Row& row);  // and what disturbed it
 
 std::string ToJson(const Setting& setting, const std::vector<Row>& rows);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <memory>
 #include <utility>
 
@@ -13,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/bench/processor_time.h"
+#include "client/cli/bench/window.h"
+#include "client/cli/deadline.h"
 #include "client/shard_stream.h"
 #include "core/plan/status_macros.h"
 
@@ -21,39 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-
-// A window of batches on one stream.
-class Window {
- public:
-  Window(ShardStream& stream, const Work& work) : stream_(stream), work_(work) {}
-
-  void Submit() {
-    flying_.push_back({Clock::now(), stream_.Submit(work_.batch, work_.options, work_.cp_size)});
-  }
-
-  // Waits for the oldest batch.
-  absl::StatusOr<ShardResult> Next() {
-    const Flying oldest = std::move(flying_.front());
-    flying_.pop_front();
-    absl::StatusOr<ShardResult> result = oldest.shards.Wait();
-    latencies_.push_back(Seconds(Clock::now() - oldest.begin).count());
-    return result;
-  }
-
-  int64_t size() const { return static_cast<int64_t>(flying_.size()); }
-  std::vector<double> TakeLatencies() { return std::exchange(latencies_, {}); }
-
- private:
-  struct Flying {
-    Clock::time_point begin;
-    PendingShards shards;
-  };
-
-  ShardStream& stream_;
-  const Work& work_;
-  std::deque<Flying> flying_;
-  std::vector<double> latencies_;
-};
 
 absl::Status WarmUp(Window& window, const Target& target, const Work& work, int64_t in_flight) {
   for (int64_t i = 0; i < in_flight; ++i) window.Submit();
@@ -88,13 +56,23 @@ double Percentile(std::vector<double> samples, double share) {
   return samples[std::max<size_t>(static_cast<size_t>(rank), 1) - 1];
 }
 
+int64_t InFlight(int64_t asked, const TokenShape& shape, const StreamLimits& limits) {
+  const int64_t fit = std::max<int64_t>(limits.max_inflight_bytes / shape.body_bytes(), 1);
+  return std::min({asked, fit, limits.max_inflight_batches});
+}
+
 absl::StatusOr<Row> MeasureRow(const Target& target, const Work& work, int64_t in_flight,
                                double seconds) {
-  CPSHARD_ASSIGN_OR_RETURN(const auto stream,
-                           ShardStream::Open(target.address, {.max_inflight_batches = in_flight}));
+  CPSHARD_ASSIGN_OR_RETURN(
+      const auto stream,
+      ShardStream::Open(target.address, {.deadline = DeadlineFor(in_flight * work.shape.bytes()),
+                                         .max_inflight_batches = in_flight}));
   Window window(*stream, work);
+  std::optional<ServerWatch> watch;
+  if (target.server) watch.emplace(window, *target.server);
   CPSHARD_RETURN_IF_ERROR(WarmUp(window, target, work, in_flight));
   window.TakeLatencies();
+  const StreamStats before = stream->stats();
 
   const auto server_used = [&]() -> std::optional<double> {
     return target.server ? ProcessorSeconds(*target.server) : std::nullopt;
@@ -108,6 +86,9 @@ absl::StatusOr<Row> MeasureRow(const Target& target, const Work& work, int64_t i
   const double client_used = ProcessorSeconds(getpid()).value_or(0) - client_before;
   const std::optional<double> server_after = server_used();
 
+  const StreamStats after = stream->stats();
+  row.reconnects = after.connects - before.connects;
+  row.resubmitted = after.resubmitted - before.resubmitted;
   const std::vector<double> latencies = window.TakeLatencies();
   row.batches = static_cast<int64_t>(latencies.size());
   const double bytes = static_cast<double>(row.batches * work.bytes());

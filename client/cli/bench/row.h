@@ -12,13 +12,14 @@
 #include "client/cli/bench/token_batch.h"
 #include "core/exec/shard.h"
 #include "proto/options.h"
+#include "proto/replies.h"
 
 namespace cpshard::bench {
 
-// A batch and what has to come back for it.
+// Batches of one size and what has to come back for each.
 struct Work {
   TokenShape shape;
-  Batch batch;
+  TokenBatches batches;
   Options options;
   int64_t cp_size = 1;
   ShardResult expected;      // made in process
@@ -28,7 +29,8 @@ struct Work {
   int64_t bytes() const { return shape.bytes() + answer_bytes; }  // there and back
 };
 
-// Errors of ShardBatch: options that do not take such a batch.
+// Batches rotate over memory that no cache holds, as the blocks of memcpy do. Errors of ShardBatch:
+// options that do not take such a batch.
 absl::StatusOr<Work> MakeWork(double bytes, const Options& options, int64_t cp_size,
                               BufferPool& pool);
 
@@ -42,10 +44,11 @@ struct Target {
 struct Row {
   Target target;
   TokenShape shape;
-  int64_t in_flight = 1;
+  int64_t in_flight = 1;  // under way at the server, or to and from it
   int64_t batches = 0;
-  double seconds = 0;           // from the first Submit to the last answer
-  double bytes_per_second = 0;  // to the server and back
+  int64_t reconnects = 0, resubmitted = 0;  // not 0: the figures are of something else, too
+  double seconds = 0;                       // from the first Submit to the last answer
+  double bytes_per_second = 0;              // to the server and back
   double tokens_per_second = 0;
   double p50_seconds = 0, p99_seconds = 0;  // from a batch's Submit to its answer
   double client_seconds_per_byte = 0;       // of processor time
@@ -53,9 +56,12 @@ struct Row {
   double memcpy_bytes_per_second = 0;
 };
 
+// How many of `asked` batches a stream with these limits has under way at a time, at least 1.
+int64_t InFlight(int64_t asked, const TokenShape& shape, const StreamLimits& limits);
+
 // Warms up with a batch for every place in flight, the first of which is compared with
-// `work.expected`; then streams for about `seconds`.
-// The server's status; Internal: the answer is wrong.
+// `work.expected`; then streams for about `seconds`. Precondition: InFlight allows `in_flight`.
+// The server's status; Internal: the answer is wrong; Cancelled: target.server has ended.
 absl::StatusOr<Row> MeasureRow(const Target& target, const Work& work, int64_t in_flight,
                                double seconds);
 

@@ -1,5 +1,6 @@
 #include "client/cli/bench/token_batch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -9,15 +10,29 @@
 namespace cpshard::bench {
 namespace {
 
-absl::Status AddInts(const char* name, const TokenShape& shape, int64_t first, int64_t period,
-                     BufferPool& pool, Batch& batch) {
-  CPSHARD_ASSIGN_OR_RETURN(Buffer buffer, pool.Allocate(shape.tokens() * sizeof(int64_t)));
+constexpr int64_t kVocabulary = 128'003;
+constexpr int64_t kIntStreams = 3;
+
+int64_t IntBytes(const TokenShape& shape) {
+  return AlignUp(shape.tokens() * static_cast<int64_t>(sizeof(int64_t)));
+}
+
+// From one batch to the next.
+int64_t Stride(const TokenShape& shape) { return AlignUp(shape.body_bytes()); }
+
+void FillInts(std::byte* dest, const TokenShape& shape, int64_t first, int64_t period) {
   for (int64_t i = 0; i < shape.tokens(); ++i) {
     const int64_t value = (first + i) % period;
-    std::memcpy(buffer.data() + i * sizeof value, &value, sizeof value);
+    std::memcpy(dest + i * sizeof value, &value, sizeof value);
   }
-  batch.tensors.push_back({{name, DType::kI64, {shape.rows, shape.columns}}, std::move(buffer)});
-  return absl::OkStatus();
+}
+
+void Fill(std::byte* dest, const TokenShape& shape) {
+  const int64_t step = IntBytes(shape);
+  FillInts(dest, shape, 0, kVocabulary);
+  FillInts(dest + step, shape, 1, kVocabulary);
+  FillInts(dest + 2 * step, shape, 0, shape.columns);
+  std::memset(dest + kIntStreams * step, 0, shape.tokens());
 }
 
 }  // namespace
@@ -30,16 +45,36 @@ TokenShape TokenShape::For(double bytes, int64_t cp_size) {
   return shape;
 }
 
-absl::StatusOr<Batch> MakeTokenBatch(const TokenShape& shape, BufferPool& pool) {
-  constexpr int64_t kVocabulary = 128'003;
+int64_t TokenShape::body_bytes() const { return kIntStreams * IntBytes(*this) + tokens(); }
+
+absl::StatusOr<TokenBatches> TokenBatches::Make(const TokenShape& shape, int64_t bytes,
+                                                BufferPool& pool) {
+  TokenBatches batches;
+  const int64_t stride = Stride(shape);
+  batches.shape_ = shape;
+  batches.size_ = std::max<int64_t>((bytes + stride - 1) / stride, 1);
+  CPSHARD_ASSIGN_OR_RETURN(batches.bytes_, pool.Allocate(batches.size_ * stride));
+  std::byte* const first = batches.bytes_.data();
+  Fill(first, shape);
+  for (int64_t i = 1; i < batches.size_; ++i) {
+    std::memcpy(first + i * stride, first, shape.body_bytes());
+  }
+  return batches;
+}
+
+Batch TokenBatches::At(int64_t index) const {
   Batch batch;
-  CPSHARD_RETURN_IF_ERROR(AddInts("input_ids", shape, 0, kVocabulary, pool, batch));
-  CPSHARD_RETURN_IF_ERROR(AddInts("labels", shape, 1, kVocabulary, pool, batch));
-  CPSHARD_RETURN_IF_ERROR(AddInts("position_ids", shape, 0, shape.columns, pool, batch));
-  CPSHARD_ASSIGN_OR_RETURN(Buffer mask, pool.Allocate(shape.tokens()));
-  std::memset(mask.data(), 0, mask.size());
-  batch.tensors.push_back(
-      {{"padding_mask", DType::kBool, {shape.rows, shape.columns}}, std::move(mask)});
+  int64_t offset = index % size_ * Stride(shape_);
+  const auto add = [&](const char* name, DType dtype) {
+    const int64_t size = shape_.tokens() * static_cast<int64_t>(ItemSize(dtype));
+    batch.tensors.push_back(
+        {{name, dtype, {shape_.rows, shape_.columns}}, bytes_.Slice(offset, size)});
+    offset += AlignUp(size);
+  };
+  add("input_ids", DType::kI64);
+  add("labels", DType::kI64);
+  add("position_ids", DType::kI64);
+  add("padding_mask", DType::kBool);
   return batch;
 }
 

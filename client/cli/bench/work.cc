@@ -46,14 +46,13 @@ std::string DifferenceOfShard(const RankShard& got, const RankShard& want) {
 absl::StatusOr<Work> MakeWork(double bytes, const Options& options, int64_t cp_size,
                               BufferPool& pool) {
   Work work{.shape = TokenShape::For(bytes, cp_size), .options = options, .cp_size = cp_size};
-  CPSHARD_ASSIGN_OR_RETURN(work.batch, MakeTokenBatch(work.shape, pool));
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
+  CPSHARD_ASSIGN_OR_RETURN(work.memcpy_bytes_per_second, MemcpyBytesPerSecond(work.shape.bytes()));
+  CPSHARD_ASSIGN_OR_RETURN(work.batches, TokenBatches::Make(work.shape, kColdBytes, pool));
   const std::unique_ptr<Executor> executor = MakeCpuExecutor();
-  CPSHARD_ASSIGN_OR_RETURN(work.expected,
-                           ShardBatch(sharder, work.batch, cp_size, {}, Limits(), *executor, pool));
+  CPSHARD_ASSIGN_OR_RETURN(work.expected, ShardBatch(sharder, work.batches.At(0), cp_size, {},
+                                                     Limits(), *executor, pool));
   work.answer_bytes = BytesOf(work.expected);
-  CPSHARD_ASSIGN_OR_RETURN(work.memcpy_bytes_per_second,
-                           MemcpyBytesPerSecond(work.shape.bytes(), pool));
   return work;
 }
 

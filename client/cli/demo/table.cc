@@ -23,10 +23,10 @@ constexpr char kLegend[] =
     "EQUAL =  every batch was reported exactly once, every element of every shard is what the\n"
     "         restated contract says, and every stream, gathered and trimmed, is bit for bit what\n"
     "         was sent\n"
-    "MB/s  =  bytes sent over the seconds of a loader's own clock, which runs from the first "
-    "batch\n"
-    "         of a round to its last answer and stands still while the loader packs and checks;\n"
-    "         added up over the loaders (M tokens/s likewise)\n";
+    "MB/s  =  of one loader, the median of all: bytes sent over the seconds of its own clock, "
+    "which\n"
+    "         runs from the first batch of a round to its last answer and stands still while the\n"
+    "         loader packs and checks (M tokens/s likewise)\n";
 
 }  // namespace
 
@@ -47,17 +47,17 @@ void PrintServer(const ServerInfo& info, const std::string& address) {
 }
 
 void PrintHeading() {
-  std::printf("\n%-12s %8s %10s %9s %15s %8s %8s   %s\n", "layout", "batches", "tokens", "padding",
-              "M tokens/s", "MB/s", "loaders", "tokens per rank");
+  std::printf("\n%-12s %8s %10s %9s %8s %17s %11s   %s\n", "layout", "batches", "tokens", "padding",
+              "loaders", "per loader: MB/s", "M tokens/s", "tokens per rank");
 }
 
 void PrintRow(const std::string& layout, int64_t loaders, const Figures& figures) {
   const double columns = static_cast<double>(figures.columns);
   const double pads = columns - static_cast<double>(figures.real_tokens);
-  std::printf("%-12s %8lld %10lld %7.1f %% %15.2f %8.0f %8lld   %s\n", layout.c_str(),
+  std::printf("%-12s %8lld %10lld %7.1f %% %8lld %17.0f %11.2f   %s\n", layout.c_str(),
               Int(figures.batches), Int(figures.real_tokens),
-              columns > 0 ? 100.0 * pads / columns : 0.0, figures.tokens_per_second / 1e6,
-              figures.bytes_per_second / 1e6, Int(loaders),
+              columns > 0 ? 100.0 * pads / columns : 0.0, Int(loaders),
+              figures.bytes_per_second / 1e6, figures.tokens_per_second / 1e6,
               absl::StrJoin(figures.tokens_of_rank, " ").c_str());
   std::printf("%-12s %s\n", "",
               figures.difference.empty() ? "EQUAL"

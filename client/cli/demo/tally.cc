@@ -17,6 +17,12 @@ void AddTo(std::vector<int64_t>& sums, const std::vector<int64_t>& more) {
   for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
 }
 
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
 }  // namespace
 
 Tally::Tally(std::string layout, int64_t batches, int64_t loaders)
@@ -63,6 +69,7 @@ Figures Tally::Sum() const {
   Figures figures;
   figures.batches = reported();
   figures.difference = stray_;
+  std::vector<double> token_rates, byte_rates;
   for (int64_t loader = 0; loader < loaders_; ++loader) {
     double seconds = 0, tokens = 0, bytes = 0;
     for (int64_t batch = loader; batch < batches(); batch += loaders_) {
@@ -72,9 +79,11 @@ Figures Tally::Sum() const {
       bytes += static_cast<double>(report.bytes);
     }
     if (seconds <= 0) continue;
-    figures.tokens_per_second += tokens / seconds;
-    figures.bytes_per_second += bytes / seconds;
+    token_rates.push_back(tokens / seconds);
+    byte_rates.push_back(bytes / seconds);
   }
+  figures.tokens_per_second = Median(std::move(token_rates));
+  figures.bytes_per_second = Median(std::move(byte_rates));
   for (int64_t batch = 0; batch < batches(); ++batch) {
     const BatchReport& report = entries_[batch].report;
     figures.real_tokens += report.real_tokens;

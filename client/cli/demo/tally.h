@@ -12,7 +12,8 @@ namespace cpshard::demo {
 struct Figures {
   int64_t batches = 0, real_tokens = 0, columns = 0, bytes = 0;  // reported, each batch once
   std::vector<int64_t> tokens_of_rank;
-  // Sums over the loaders, each by its own clock.
+  // Of one loader, by its own clock; the median of those that had batches. (Their clocks do not run
+  // at the same time, so that a sum would be no rate of the server.)
   double tokens_per_second = 0, bytes_per_second = 0;
   // Why the layout is not EQUAL, with loader and batch; empty = every batch was reported exactly
   // once, by the loader whose it is, and is equal.

@@ -1,12 +1,14 @@
 // cpshard_stream_bench: batches to a server process and their shards back, against anchors measured
 // in the same run. It prints; it never fails on a number.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/replies.h"
 #include "tests/bench/stream/copies.h"
 #include "tests/bench/stream/loopback.h"
 #include "tests/bench/stream/naive.h"
@@ -47,20 +49,30 @@ Pair StartNaive(NaiveKind kind) {
   return StartPair(NaiveServer, [=](int fd, uint16_t port) { NaiveClient(fd, kind, port); });
 }
 
+bool IsSmall(const TokenShape& shape) { return shape.bytes() < 1'000'000; }
+
+// What the subject has under way when it has several.
+int64_t Several(const TokenShape& shape) { return IsSmall(shape) ? 8 : 4; }
+
+// On a stream; twice the bytes, for what stands between tensors.
+int64_t LimitFor(const TokenShape& shape) {
+  return std::max(2 * Several(shape) * shape.bytes(), StreamLimits().max_inflight_bytes);
+}
+
 // Each kind in processes of its own: settings of an allocator, and faults, are a process's.
 struct Processes {
+  explicit Processes(const TokenShape& shape) : subject(LimitFor(shape)) {}
+
   Process copies = Process::Fork([](int fd) { CopyClient(fd, CopyKind::kLibc); });
   Process stream_copies = Process::Fork([](int fd) { CopyClient(fd, CopyKind::kStreamingStores); });
   Pair raw = StartRaw(RawKind::kEcho);
   Pair raw_touch = StartRaw(RawKind::kShardPass);
   Pair naive = StartNaive(NaiveKind::kOneField);
   Pair naive_apart = StartNaive(NaiveKind::kFieldPerTensor);
-  SubjectServer subject;
+  SubjectServer subject;  // before its clients: they know where it listens
   Process tcp = Process::Fork([this](int fd) { SubjectClient(fd, subject.tcp()); });
   Process unix_socket = Process::Fork([this](int fd) { SubjectClient(fd, subject.unix_path()); });
 };
-
-bool IsSmall(const TokenShape& shape) { return shape.bytes() < 1'000'000; }
 
 std::vector<Contender> Contenders(const Processes& p, const TokenShape& shape) {
   std::vector<Contender> contenders = {
@@ -72,7 +84,7 @@ std::vector<Contender> Contenders(const Processes& p, const TokenShape& shape) {
       {"N: naive protobuf", Anchor::kNaive, &p.naive.client, p.naive.server.pid()},
       {"naive, field per tensor", Anchor::kNone, &p.naive_apart.client, p.naive_apart.server.pid()},
   };
-  for (const int64_t in_flight : {int64_t{1}, IsSmall(shape) ? int64_t{8} : int64_t{4}}) {
+  for (const int64_t in_flight : {int64_t{1}, Several(shape)}) {
     const auto add = [&](const char* where, const Process& client) {
       contenders.push_back({absl::StrCat("cpshardd, ", where, ", ", in_flight, " in flight"),
                             Anchor::kNone, &client, p.subject.pid(), in_flight});
@@ -88,8 +100,8 @@ std::vector<StreamRow> Run(const Arguments& arguments, const Host& host) {
   PrintHead();
   std::vector<StreamRow> all;
   for (const uint64_t size : arguments.sizes) {
-    const Processes processes;  // new ones: glibc's allocator adapts to what it has seen
     const TokenShape shape = ShapeFor(static_cast<int64_t>(size));
+    const Processes processes(shape);  // new ones: glibc's allocator adapts to what it has seen
     const std::vector<Contender> contenders = Contenders(processes, shape);
     const std::vector<StreamRow> rows =
         MakeRows(contenders, shape, MeasureInTurn(contenders, shape, arguments.effort));

@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/stop_signals.h"
 #include "client/shard_stream.h"
 #include "core/batch/text_file.h"
 
@@ -25,9 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kSocket[] = "cpshard.sock";
+constexpr char kLog[] = "cpshardd.log";
+
 std::string MakeFolder() {
+  const HeldStopSignals held;
   std::string path = (fs::temp_directory_path() / "cpshard-bench-XXXXXX").string();
   if (mkdtemp(path.data()) == nullptr) Fail("cannot make a folder for the server's socket");
+  RemoveAtStopSignals(path, {kSocket, absl::StrCat(kSocket, ".lock"), kLog});
   return path;
 }
 
@@ -36,18 +42,19 @@ void RemoveFolder(const std::string& folder) {
   fs::remove_all(folder, error);
 }
 
-std::string LogPath(const std::string& folder) { return folder + "/cpshardd.log"; }
+std::string LogPath(const std::string& folder) { return absl::StrCat(folder, "/", kLog); }
 
 // In the child: becomes the server; what it prints goes to `fd`. Settings in the environment are
 // not for this one.
-void BecomeServer(int fd, const std::string& folder) {
+void BecomeServer(int fd, const std::string& folder, int64_t max_inflight_bytes) {
   const std::string program = fs::read_symlink("/proc/self/exe").parent_path() / "cpshardd";
-  const std::string listen = absl::StrCat("--listen=127.0.0.1:0,unix:", folder, "/cpshard.sock");
+  const std::string listen = absl::StrCat("--listen=127.0.0.1:0,unix:", folder, "/", kSocket);
+  const std::string limit = absl::StrCat("--max-inflight-bytes=", max_inflight_bytes);
   const int log = open(LogPath(folder).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(fd, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   const char* const environment[] = {nullptr};
-  execle(program.c_str(), "cpshardd", listen.c_str(), nullptr, environment);
+  execle(program.c_str(), "cpshardd", listen.c_str(), limit.c_str(), nullptr, environment);
   dprintf(log, "cannot run %s; build it first\n", program.c_str());
   _exit(127);
 }
@@ -158,9 +165,11 @@ class Client {
 
 }  // namespace
 
-SubjectServer::SubjectServer()
-    : folder_(MakeFolder()),
-      process_(Process::Fork([this](int fd) { BecomeServer(fd, folder_); })) {
+SubjectServer::SubjectServer(int64_t max_inflight_bytes)
+    : folder_(MakeFolder()), process_(Process::Fork([this, max_inflight_bytes](int fd) {
+        BecomeServer(fd, folder_, max_inflight_bytes);
+      })) {
+  KillAtStopSignals(process_.pid());
   WhenFailing([folder = folder_] { RemoveFolder(folder); });
   while (tcp_.empty() || unix_.empty()) {
     const std::string address = ReadAddress(process_.fd(), folder_);
@@ -170,6 +179,7 @@ SubjectServer::SubjectServer()
 
 SubjectServer::~SubjectServer() {
   WhenFailing(nullptr);
+  ForgetStopSignals();
   RemoveFolder(folder_);
 }
 

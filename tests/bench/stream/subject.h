@@ -1,4 +1,5 @@
-// The subject: a cpshardd of its own, with its default limits, and this project's stream client.
+// The subject: a cpshardd of its own, with limits that the largest order fits, and this project's
+// stream client.
 // Unlike the naive pair both keep freed memory, as the programs of this project do.
 #pragma once
 
@@ -8,10 +9,11 @@
 
 namespace cpshard::bench {
 
-// The cpshardd that lies beside this program, on a free port and on a unix socket.
+// The cpshardd that lies beside this program, on a free port and on a unix socket. One at a time:
+// signals that end this process remove its folder.
 class SubjectServer {
  public:
-  SubjectServer();
+  explicit SubjectServer(int64_t max_inflight_bytes);  // of a stream
   SubjectServer(const SubjectServer&) = delete;
   SubjectServer& operator=(const SubjectServer&) = delete;
   ~SubjectServer();

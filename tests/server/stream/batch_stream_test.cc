@@ -134,9 +134,9 @@ TEST_F(BatchStreamTest, RefusesABeginWhileTheAnswerIsOnItsWay) {
   const auto frames = peer->FramesOf(1, batch, kContiguous, 2);
   peer->SendAll(frames);
   peer->Work();
-  ASSERT_TRUE(peer->stream->NextFrame());  // one is out
+  ASSERT_TRUE(peer->stream->NextFrame(peer->now));  // one is out
   peer->Send(frames[0]);
-  std::optional<OutFrame> out = peer->stream->NextFrame();
+  std::optional<OutFrame> out = peer->stream->NextFrame(peer->now);
   ASSERT_TRUE(out);
   const ShardFrame frame =
       DecodeShardFrame(
@@ -183,18 +183,15 @@ TEST_F(BatchStreamTest, HoldsAStreamToItsLimitsButTakesOneBatchOfAnySize) {
 TEST_F(BatchStreamTest, SaysWhetherMemoryThatIsLackingMayComeBack) {
   Connect({}, 1 << 20);
   const Batch batch = peer->MakeBatch(20'000), huge = peer->MakeBatch(200'000);
-  const auto first = peer->FramesOf(1, batch, kContiguous, 2, 1024);
-  const auto second = peer->FramesOf(2, batch, kContiguous, 2, 1024);
-  const auto third = peer->FramesOf(3, batch, kContiguous, 2, 1024);
-  peer->Send(first[0]);
-  peer->Send(second[0]);
-  peer->Send(third[0]);
-  peer->ExpectError(3, absl::StatusCode::kResourceExhausted, "buffer pool");
-  EXPECT_TRUE(peer->replies[3].error->retry_after_ms);
-  peer->Send(peer->FramesOf(4, huge, kContiguous, 2)[0]);
-  peer->ExpectError(4, absl::StatusCode::kResourceExhausted, "buffer pool");
-  EXPECT_FALSE(peer->replies[4].error->retry_after_ms);
-  peer->stream->Abandon();
+  {
+    const Buffer of_others = peer->pool.Allocate(600'000).value();
+    peer->SendAll(peer->FramesOf(1, batch, kContiguous, 2));
+    peer->ExpectError(1, absl::StatusCode::kResourceExhausted, "buffer pool");
+    EXPECT_TRUE(peer->replies[1].error->retry_after_ms);
+  }
+  peer->SendAll(peer->FramesOf(2, huge, kContiguous, 2));
+  peer->ExpectError(2, absl::StatusCode::kResourceExhausted, "buffer pool");
+  EXPECT_FALSE(peer->replies[2].error->retry_after_ms);
 }
 
 TEST_F(BatchStreamTest, FinishesWhatItHasWhileItDrains) {
@@ -217,15 +214,98 @@ TEST_F(BatchStreamTest, FinishesWhatItHasWhileItDrains) {
 TEST_F(BatchStreamTest, GivesUpABatchOfWhichNothingComes) {
   const Batch batch = peer->MakeBatch(1000);
   peer->Send(peer->FramesOf(1, batch, kContiguous, 2, 1024)[0]);
-  const absl::Time start = peer->now;
-  peer->stream->Expire(start + absl::Seconds(29), start);
+  peer->stream->Expire(peer->now + absl::Seconds(29));
   EXPECT_EQ(peer->stream->batches(), 1);
-  peer->stream->Expire(start + absl::Seconds(60), start + absl::Seconds(31));  // it was not read
-  EXPECT_EQ(peer->stream->batches(), 1);
-  peer->stream->Expire(start + absl::Seconds(31), start);
+  peer->stream->Expire(peer->now + absl::Seconds(31));
   peer->ExpectError(1, absl::StatusCode::kDeadlineExceeded, "30s");
   peer->SendAll(peer->FramesOf(2, batch, kContiguous, 2));
   peer->ExpectShards(2, batch, kContiguous, 2);
+}
+
+TEST_F(BatchStreamTest, TakesOnlyBytesForProgress) {
+  const Batch batch = peer->MakeBatch(1000);
+  const auto frames = peer->FramesOf(1, batch, kContiguous, 2, 1024);
+  peer->Send(frames[0]);
+  const absl::Time start = peer->now;
+  BatchFrame empty;
+  empty.batch_id = 1;
+  for (empty.frame_seq = 1; empty.frame_seq < 4; ++empty.frame_seq) {
+    peer->now += absl::Seconds(9);
+    peer->Send(EncodeBatchFrame(empty, "", 0));
+  }
+  peer->stream->Expire(start + absl::Seconds(30));
+  peer->ExpectError(1, absl::StatusCode::kDeadlineExceeded, "30s");
+}
+
+TEST_F(BatchStreamTest, GivesUpABatchThatComesTooSlowly) {
+  const Batch batch = peer->MakeBatch(200'000);  // 6.4 MB: 120 s and some 6 s at 1 MiB/s
+  const auto frames = peer->FramesOf(1, batch, kContiguous, 2, 64 << 10);
+  for (int i = 0; i < 6; ++i) {
+    peer->Send(frames[i]);
+    peer->now += absl::Seconds(21);
+    peer->stream->Expire(peer->now);
+  }
+  EXPECT_EQ(peer->stream->batches(), 1);
+  peer->Send(frames[6]);
+  peer->now += absl::Seconds(1);
+  peer->stream->Expire(peer->now);
+  peer->ExpectError(1, absl::StatusCode::kDeadlineExceeded, "did not come within");
+}
+
+TEST_F(BatchStreamTest, SaysWhenAnAnswerShouldBeThrough) {
+  const Batch batch = peer->MakeBatch(400'000);  // 12.8 MB
+  peer->SendAll(peer->FramesOf(1, batch, kContiguous, 2));
+  peer->Work();
+  EXPECT_EQ(peer->stream->OutputDue(), absl::InfiniteFuture());
+  ASSERT_TRUE(peer->stream->NextFrame(peer->now));
+  // 19.2 MB, for positions are made: 18.3 s at 1 MiB/s beside the stall time.
+  EXPECT_GE(peer->stream->OutputDue(), peer->now + absl::Seconds(138));
+  EXPECT_LE(peer->stream->OutputDue(), peer->now + absl::Seconds(139));
+  while (peer->stream->NextFrame(peer->now)) {
+  }
+  EXPECT_EQ(peer->stream->OutputDue(), absl::InfiniteFuture());
+}
+
+TEST_F(BatchStreamTest, ShardsSmallBatchesAtOnceAndLargeOnesOnWorkers) {
+  peer->SendAll(peer->FramesOf(1, peer->MakeBatch(100), kContiguous, 2));
+  EXPECT_TRUE(peer->waiting.empty());
+  peer->Receive();
+  EXPECT_TRUE(peer->replies[1].complete);
+  peer->SendAll(peer->FramesOf(2, peer->MakeBatch(100'000), kContiguous, 2));
+  EXPECT_EQ(peer->waiting.size(), 1u);
+}
+
+TEST_F(BatchStreamTest, MakesNoMoreLargeAnswersThanItsLimitUntilTheyHaveLeft) {
+  Connect({.max_inflight_bytes = 4 << 20, .max_inflight_batches = 8});
+  const std::string padded = R"({"contiguous": {"pad_multiple": 50000}, "padding_token_id": 7})";
+  const Batch batch = peer->MakeBatch(7);  // 3.2 MB of padding for every rank's shards together
+  for (uint64_t id = 1; id <= 4; ++id) peer->SendAll(peer->FramesOf(id, batch, padded, 2));
+  peer->Work();
+  EXPECT_LE(peer->pool.stats().bytes_out, size_t{8} << 20) << "one answer, not four";
+  for (uint64_t id = 1; id <= 4; ++id) peer->ExpectShards(id, batch, padded, 2);
+}
+
+TEST_F(BatchStreamTest, LeavesMemoryToOtherConnections) {
+  Connect({}, 8 << 20);                          // a share is 4 MiB
+  const Batch batch = peer->MakeBatch(100'000);  // 3.2 MB, and as much for its answer
+  const auto first = peer->FramesOf(1, batch, kContiguous, 2, 1 << 20);
+  peer->Send(first[0]);  // alone it may take what it needs
+  peer->SendAll(peer->FramesOf(2, batch, kContiguous, 2));
+  peer->ExpectError(2, absl::StatusCode::kResourceExhausted, "share of 4194304");
+  EXPECT_TRUE(peer->replies[2].error->retry_after_ms);
+  for (size_t i = 1; i < first.size(); ++i) peer->Send(first[i]);
+  peer->ExpectShards(1, batch, kContiguous, 2);
+  EXPECT_EQ(peer->shares.held("peer"), 0);
+}
+
+TEST_F(BatchStreamTest, DropsTheRestOfABatchThatIsBegunAgainInOneFrame) {
+  const auto frames = peer->FramesOf(1, peer->MakeBatch(1000), kContiguous, 2, 1024);
+  const auto whole = peer->FramesOf(1, peer->MakeBatch(10), kContiguous, 2);
+  peer->Send(frames[0]);
+  peer->SendAll(whole);
+  for (size_t i = 1; i < frames.size(); ++i) peer->Send(frames[i]);
+  peer->ExpectError(1, absl::StatusCode::kInvalidArgument, "begun again");
+  EXPECT_EQ(peer->replies[1].frames.size(), 1u);
 }
 
 TEST_F(BatchStreamTest, LetsGoOfACancelledBatchInEveryPhase) {
@@ -236,21 +316,21 @@ TEST_F(BatchStreamTest, LetsGoOfACancelledBatchInEveryPhase) {
     peer->replies.clear();
     cancel.batch_id = phase + 1;
     const auto frames = peer->FramesOf(cancel.batch_id, batch, kContiguous, 2);
-    if (phase == 0) peer->Send(frames[0]);            // receiving
-    if (phase >= 1) peer->SendAll(frames);            // waits for a worker
-    if (phase >= 2) peer->Work();                     // is to be sent
-    if (phase == 3) (void)peer->stream->NextFrame();  // is being sent
-    if (phase >= 4) peer->Receive();                  // is answered: too late
+    if (phase == 0) peer->Send(frames[0]);                     // receiving
+    if (phase >= 1) peer->SendAll(frames);                     // waits for a worker
+    if (phase >= 2) peer->Work();                              // is to be sent
+    if (phase == 3) (void)peer->stream->NextFrame(peer->now);  // is being sent
+    if (phase >= 4) peer->Receive();                           // is answered: too late
     peer->Send(EncodeBatchFrame(cancel, "", 0));
     peer->Work();
     if (phase < 4) {
-      std::optional<OutFrame> out = peer->stream->NextFrame();
+      std::optional<OutFrame> out = peer->stream->NextFrame(peer->now);
       ASSERT_TRUE(out) << phase;
       const Bytes header(reinterpret_cast<const std::byte*>(out->header.data()),
                          out->header.size());
       EXPECT_EQ(DecodeShardFrame({header})->error->status.code(), absl::StatusCode::kCancelled);
     }
-    EXPECT_FALSE(peer->stream->NextFrame()) << phase;
+    EXPECT_FALSE(peer->stream->NextFrame(peer->now)) << phase;
     EXPECT_EQ(peer->pool.stats().buffers_out, 0u) << phase;
   }
 }
@@ -264,7 +344,7 @@ TEST_F(BatchStreamTest, LetsGoOfEverythingWhenThePeerIsGone) {
   peer->stream->Abandon();
   peer->Work();
   EXPECT_EQ(peer->pool.stats().buffers_out, 0u);
-  EXPECT_FALSE(peer->stream->NextFrame());
+  EXPECT_FALSE(peer->stream->NextFrame(peer->now));
   EXPECT_EQ(peer->stream->Ended()->code(), absl::StatusCode::kCancelled);
 }
 

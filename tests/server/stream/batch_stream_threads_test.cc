@@ -17,6 +17,7 @@ struct Rig {
   BufferPool pool;
   std::unique_ptr<Executor> executor = MakeCpuExecutor();
   ServerCounters counters;
+  MemoryShare shares{int64_t{1} << 30};
   absl::Mutex mu;
   std::shared_ptr<BatchStream> stream;
   WorkerPool workers{2, 64};
@@ -26,9 +27,10 @@ struct Rig {
     context.stall = absl::Seconds(30);
     context.executor = executor.get();
     context.pool = &pool;
+    context.shares = &shares;
     context.counters = &counters;
     context.run_later = [this](std::function<void()> work) { workers.Post(std::move(work)); };
-    stream = BatchStream::Make(context, [] {});
+    stream = BatchStream::Make(context, "peer", [] {});
   }
 };
 
@@ -44,7 +46,7 @@ int64_t TakeAnswers(BatchStream& stream, int64_t answers, int64_t& errors) {
   int64_t taken = 0;
   const absl::Time give_up = absl::Now() + absl::Seconds(60);
   while (taken < answers && absl::Now() < give_up) {
-    const std::optional<OutFrame> out = stream.NextFrame();
+    const std::optional<OutFrame> out = stream.NextFrame(absl::UnixEpoch());
     if (!out) {
       std::this_thread::yield();
       continue;
@@ -74,7 +76,7 @@ TEST(BatchStreamThreads, EveryBatchIsAnsweredOnce) {
     while (true) {
       absl::MutexLock lock(&rig.mu);
       if (done) return;
-      rig.stream->Expire(absl::UnixEpoch(), absl::UnixEpoch());
+      rig.stream->Expire(absl::UnixEpoch());
       (void)rig.stream->queued_bytes();
     }
   });
@@ -107,11 +109,11 @@ TEST(BatchStreamThreads, NothingIsKeptOfAPeerThatGoesAwayAtAnyMoment) {
     });
     for (const StreamPeer::Out& out : frames) {
       SendTo(*rig.stream, out);
-      (void)rig.stream->NextFrame();
+      (void)rig.stream->NextFrame(absl::UnixEpoch());
     }
     leaver.join();
     rig.workers.Close();
-    while (rig.stream->NextFrame()) {
+    while (rig.stream->NextFrame(absl::UnixEpoch())) {
     }
     EXPECT_EQ(rig.pool.stats().buffers_out, 0u) << "round " << round;
     EXPECT_EQ(rig.counters.batches, 0);

@@ -14,16 +14,17 @@ std::string Bytes8(const Tensor& tensor) {
 }  // namespace
 
 StreamPeer::StreamPeer(StreamLimits stream_limits, size_t pool_bytes, Limits limits)
-    : pool({.max_bytes = pool_bytes}) {
+    : pool({.max_bytes = pool_bytes}), shares(static_cast<int64_t>(pool_bytes) / 2) {
   StreamContext context;
   context.limits = limits;
   context.stream_limits = stream_limits;
   context.stall = absl::Seconds(30);
   context.executor = executor.get();
   context.pool = &pool;
+  context.shares = &shares;
   context.counters = &counters;
   context.run_later = [this](std::function<void()> work) { waiting.push_back(std::move(work)); };
-  stream = BatchStream::Make(context, [this] { ++told_output; });
+  stream = BatchStream::Make(context, "peer", [this] { ++told_output; });
 }
 
 Batch StreamPeer::MakeBatch(int64_t columns, int64_t seed) {
@@ -86,7 +87,7 @@ void StreamPeer::Work() {
 }
 
 void StreamPeer::Receive() {
-  while (std::optional<OutFrame> out = stream->NextFrame()) {
+  while (std::optional<OutFrame> out = stream->NextFrame(now)) {
     std::vector<Bytes> message = {
         {reinterpret_cast<const std::byte*>(out->header.data()), out->header.size()}};
     for (const Buffer& piece : out->body) message.emplace_back(piece.data(), piece.size());

@@ -71,6 +71,7 @@ class StreamPeer {
 
   absl::Time now = absl::UnixEpoch();
   BufferPool pool;
+  MemoryShare shares;
   std::unique_ptr<Executor> executor = MakeCpuExecutor();
   ServerCounters counters;
   std::deque<std::function<void()>> waiting;  // for a worker
