@@ -139,6 +139,21 @@ TEST(ShardStream, RefusesAnAddressAndLimitsThatCannotBe) {
   EXPECT_EQ(code("unix:/s", {.max_inflight_batches = 0}), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code("unix:/s", {.deadline = absl::ZeroDuration()}),
             absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("unix:/s", {.max_answer_bytes = 0}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("unix:/s", {.max_idle_bytes = -1}), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ShardStream, AUnixPathMayHoldWhatIsSpecialInAUri) {
+  char made[] = "/tmp/cpshard-test-XXXXXX";
+  const std::string folder = mkdtemp(made);
+  ServerProgram server("unix:" + folder + "/a b%20?#");
+  server.Start();
+  const auto client = Client::Connect(server.address(), {.wait_for_ready = true}).value();
+  EXPECT_TRUE(client->GetServerInfo().ok()) << client->GetServerInfo().status();
+  const auto stream = ShardStream::Open(server.address()).value();
+  const Batch batch = TokenBatch(1, 10);
+  ExpectShards(stream->Submit(batch, RoundRobin(), kRanks).Wait(), batch);
+  std::system(("rm -rf " + folder).c_str());
 }
 
 }  // namespace

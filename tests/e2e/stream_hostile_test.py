@@ -11,7 +11,7 @@ from bad_messages import field
 from hostile import (Flood, begun_and_cancelled, long_heads_batch, padded_batch, peak_bytes,
                      planning_batch, slowest)
 from programs import SLACK
-from stream_case import StreamTest, good_batch, held, large_batch
+from stream_case import StreamTest, good_batch, large_batch
 from streams import MAX_HEADER, METHOD, Stream, frames
 from stubs import UNLIMITED, connect, service_pb2
 
@@ -44,6 +44,12 @@ class HostileTest(StreamTest):
 
 
 class Time(HostileTest):
+    def check_begins(self, served, messages):
+        """They are not refused for something else."""
+        stream = served.stream()
+        stream.send(*messages)
+        self.check_refused(stream.answer(1), "CANCELLED")
+
     def test_begins_that_take_long_to_plan_delay_nobody(self):
         served = self.serve()
 
@@ -52,7 +58,9 @@ class Time(HostileTest):
             with channel:
                 stub.GetServerInfo(service_pb2.GetServerInfoRequest(), timeout=4 * PROMPT)
 
-        with Flood(served.address, 4, begun_and_cancelled(planning_batch())) as flood:
+        messages = begun_and_cancelled(planning_batch())
+        self.check_begins(served, messages)
+        with Flood(served.address, 4, messages) as flood:
             self.assertLess(slowest(4, ask), PROMPT)
             self.assertGreater(flood.answers, 0)
 
@@ -62,6 +70,7 @@ class Time(HostileTest):
         batch.begin.total_bytes += 1 << 20
         batch.begin.entries[0].offset = batch.begin.total_bytes - 64
         messages = begun_and_cancelled(batch, bytes(1 << 20))
+        self.check_begins(served, messages)
 
         def ask():
             stream = served.stream()
@@ -144,8 +153,8 @@ class Memory(HostileTest):
         served.wait_for(self, lambda counters: counters.bytes_out >= 60 << 20)
         time.sleep(0.3)  # all have been looked at
         seq = 0
-        while held := served.counters().buffers_out:
-            self.assertLess(time.monotonic() - begin, stall + 3 * SLACK, f"{held} are held")
+        while buffers := served.counters().buffers_out:
+            self.assertLess(time.monotonic() - begin, stall + 3 * SLACK, f"{buffers} are held")
             seq += 1
             for stream in streams:
                 stream.send(service_pb2.BatchFrame(batch_id=BAD, frame_seq=seq))

@@ -65,7 +65,7 @@ class Flood:
             for _ in call:
                 self.answers += 1
         except grpc.RpcError:
-            pass  # `__exit__` looks at the code
+            pass  # __exit__ looks at the code
 
     def __enter__(self):
         for reader in self._readers:
@@ -74,14 +74,14 @@ class Flood:
 
     def __exit__(self, *_):
         self._stopped.set()
-        ended = [call for call in self._calls if not call.is_active()]
-        for part in self._calls:
-            part.cancel()
+        ended = [(call.code(), call.details()) for call in self._calls if not call.is_active()]
+        for call in self._calls:
+            call.cancel()
         for reader in self._readers:
             reader.join()
         for channel in self._channels:
             channel.close()
-        assert not ended, [(call.code(), call.details()) for call in ended]
+        assert not ended, ended
 
 
 def slowest(seconds, ask):
