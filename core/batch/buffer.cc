@@ -1,5 +1,6 @@
 #include "core/batch/buffer.h"
 
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
 #include <bit>
@@ -62,6 +63,7 @@ class BufferPool::Core {
       block = it->second.back();
       it->second.pop_back();
       stats_.bytes_idle -= block_size;
+      ASAN_UNPOISON_MEMORY_REGION(block, block_size);
     } else {
       TrimIdle(options_.max_bytes - block_size - stats_.bytes_out);
       block = NewBlock(block_size);
@@ -80,6 +82,8 @@ class BufferPool::Core {
     --stats_.buffers_out;
     stats_.bytes_out -= block_size;
     if (!closed_ && stats_.bytes_idle + block_size <= options_.max_idle_bytes) {
+      // Nothing without the sanitizer; with it who still reads the block is found.
+      ASAN_POISON_MEMORY_REGION(block, block_size);
       idle_[block_size].push_back(block);
       stats_.bytes_idle += block_size;
     } else {
