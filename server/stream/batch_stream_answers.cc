@@ -83,7 +83,7 @@ std::optional<OutFrame> BatchStream::NextFrame(absl::Time now) {
     tell_draining_ = false;
     ShardFrame frame;
     frame.draining = true;
-    return OutFrame{EncodeShardFrame(frame, "", 0), {}, 0};
+    return OutFrame{EncodeShardFrame(frame, "", 0), {}};
   }
   if (outgoing_.empty()) return std::nullopt;
   OutgoingAnswer& answer = outgoing_.front();

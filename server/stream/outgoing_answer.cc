@@ -14,16 +14,13 @@ int64_t OutgoingAnswer::bytes() const {
   return is_error() ? 0 : std::get<Answer>(content_).body.size - sent_;
 }
 
-int64_t OutgoingAnswer::copied_bytes() const {
-  return is_error() ? 0 : std::get<Answer>(content_).body.copied_bytes;
-}
-
 OutFrame OutgoingAnswer::Next() {
   ShardFrame frame;
   frame.batch_id = batch_id_;
   frame.frame_seq = next_seq_++;
   OutFrame out;
   std::string head;
+  int64_t body_bytes = 0;
   if (const BatchError* error = std::get_if<BatchError>(&content_)) {
     frame.error = *error;
     done_ = true;
@@ -31,15 +28,15 @@ OutFrame OutgoingAnswer::Next() {
     Answer& answer = std::get<Answer>(content_);
     if (!answer.heads.done()) head = answer.heads.Next();
     if (answer.heads.done()) {  // a body comes with the last head at the earliest
-      out.body_bytes = std::min(answer.body.size - sent_, kChunkBytes);
-      frame.offset = out.body_bytes > 0 ? sent_ : 0;
-      out.body = Take(out.body_bytes);
+      body_bytes = std::min(answer.body.size - sent_, kChunkBytes);
+      frame.offset = body_bytes > 0 ? sent_ : 0;
+      out.body = Take(body_bytes);
       done_ = sent_ == answer.body.size;
     }
   }
   frame.last = done_;
   if (done_) frame.credit = credit_;
-  out.header = EncodeShardFrame(frame, head, out.body_bytes);
+  out.header = EncodeShardFrame(frame, head, body_bytes);
   return out;
 }
 

@@ -15,7 +15,6 @@ namespace cpshard {
 struct OutFrame {
   std::string header;
   std::vector<Buffer> body;
-  int64_t body_bytes = 0;
 };
 
 // Movable. Not thread-safe.
@@ -34,8 +33,7 @@ class OutgoingAnswer {
   uint32_t next_seq() const { return next_seq_; }
   uint64_t batch_id() const { return batch_id_; }
   bool is_error() const { return std::holds_alternative<BatchError>(content_); }
-  int64_t bytes() const;         // of the body, not handed out yet
-  int64_t copied_bytes() const;  // of the body, in memory of its own
+  int64_t bytes() const;  // of the body, not handed out yet
 
  private:
   // Takes up to `size` bytes of the body.

@@ -42,11 +42,6 @@ void StreamWatch::Drain() {
   for (const auto& stream : Alive()) stream->Drain(/*at_once=*/false);
 }
 
-int64_t StreamWatch::open() const {
-  absl::MutexLock lock(&mu_);
-  return static_cast<int64_t>(streams_.size());
-}
-
 std::vector<std::shared_ptr<StreamReactor>> StreamWatch::Alive() const {
   absl::MutexLock lock(&mu_);
   std::vector<std::shared_ptr<StreamReactor>> alive;

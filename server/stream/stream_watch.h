@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "server/stream/stream_reactor.h"
@@ -21,8 +22,6 @@ class StreamWatch {
 
   // Those that are open and those that will be.
   void Drain();
-
-  int64_t open() const;
 
  private:
   std::vector<std::shared_ptr<StreamReactor>> Alive() const;
