@@ -51,13 +51,20 @@ absl::StatusOr<ServerInfo> Client::GetServerInfo() {
   return DecodeServerInfo(reply);
 }
 
-absl::StatusOr<PlanSummary> Client::PlanLayout(const BatchSpec& spec, const Options& options,
+absl::StatusOr<PlanSummary> Client::PlanLayout(const Batch& batch, const Options& options,
+                                               std::optional<int64_t> cp_size,
                                                absl::Span<const int64_t> ranks) {
-  v1::PlanLayoutRequest request;
-  CPSHARD_RETURN_IF_ERROR(EncodePlanLayoutRequest(spec, options, ranks, &request));
-  v1::PlanLayoutReply reply;
-  CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::PlanLayout, request, &reply));
-  return DecodePlanLayoutReply(reply);
+  const auto ask = [&](const std::vector<std::string>& values) -> absl::StatusOr<PlanSummary> {
+    v1::PlanLayoutRequest request;
+    CPSHARD_RETURN_IF_ERROR(
+        EncodePlanLayoutRequest(batch, options, cp_size, ranks, values, &request));
+    v1::PlanLayoutReply reply;
+    CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::PlanLayout, request, &reply));
+    return DecodePlanLayoutReply(reply);
+  };
+  CPSHARD_ASSIGN_OR_RETURN(const PlanSummary summary, ask({}));
+  const bool reads_values = summary.layouts.empty() && !summary.needs.empty();
+  return reads_values ? ask(summary.needs) : summary;
 }
 
 absl::StatusOr<ShardResult> Client::ShardBatch(const Batch& batch, const Options& options,

@@ -41,8 +41,12 @@ class Client {
 
   absl::StatusOr<ServerInfo> GetServerInfo();
 
-  // The layouts of `ranks` (empty = all) for a batch of this spec; spec.cp_size counts.
-  absl::StatusOr<PlanSummary> PlanLayout(const BatchSpec& spec, const Options& options,
+  // The layouts of `ranks` (empty = all) for this batch. Only the streams whose values the layout
+  // reads travel with their bytes. A tensor without bytes is a spec alone: where its values are
+  // read there is no layout in the summary, and its `needs` says which are. ResourceExhausted: what
+  // is read, or the layouts, are over 4 MiB, the limit of a unary call.
+  absl::StatusOr<PlanSummary> PlanLayout(const Batch& batch, const Options& options,
+                                         std::optional<int64_t> cp_size,
                                          absl::Span<const int64_t> ranks);
 
   // The shards of `ranks` (empty = all). Tensors of the result are windows on one received body.

@@ -31,7 +31,7 @@ std::string StreamsToJson(const RankShard& shard) {
   nlohmann::json streams = nlohmann::json::object();
   for (size_t i = 0; i < shard.cuts.size(); ++i) {
     nlohmann::json entry = {{"extent", std::string(ExtentName(shard.cuts[i].extent))}};
-    if (shard.cuts[i].extent != Extent::kAsSent) entry["seq_axis"] = shard.cuts[i].seq_axis;
+    if (shard.cuts[i].extent != Extent::kWhole) entry["seq_axis"] = shard.cuts[i].seq_axis;
     streams[shard.batch.tensors[i].spec.name] = std::move(entry);
   }
   return streams.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -45,13 +45,13 @@ absl::StatusOr<std::optional<StreamCut>> CutFromJson(const std::string& path,
   const nlohmann::json streams = nlohmann::json::parse(json, nullptr, false);
   if (streams.is_object() && !streams.contains(name)) return std::nullopt;
   const nlohmann::json entry = streams.is_object() ? streams[name] : nlohmann::json();
-  for (Extent extent : {Extent::kLocal, Extent::kPadded, Extent::kAsSent}) {
+  for (Extent extent : {Extent::kLocal, Extent::kPadded, Extent::kWhole}) {
     if (!entry.is_object() ||
         entry.value("extent", nlohmann::json()) != std::string(ExtentName(extent))) {
       continue;
     }
     StreamCut cut{extent};
-    if (extent == Extent::kAsSent) return cut;
+    if (extent == Extent::kWhole) return cut;
     const nlohmann::json axis = entry.value("seq_axis", nlohmann::json());
     if (!axis.is_number_unsigned() || axis.get<uint64_t>() > 64) break;
     cut.seq_axis = axis.get<int>();

@@ -25,6 +25,19 @@ absl::Status OverHead(absl::string_view what, int64_t size) {
                    " that a frame takes; send fewer or shorter entries"));
 }
 
+// Every scalar once, as the rank has it that needs most bytes for it.
+void AddLongestScalars(const ShardPlan& plan, v1::Shard* shard) {
+  for (const ScalarPlan& scalar : plan.scalars) {
+    v1::Entry longest;
+    for (const Scalar& value : scalar.values) {
+      v1::Entry entry;
+      EncodeScalar({scalar.name, value}, &entry);
+      if (entry.ByteSizeLong() > longest.ByteSizeLong()) longest.Swap(&entry);
+    }
+    shard->add_entries()->Swap(&longest);
+  }
+}
+
 v1::ShardFrame BeginOf(const ShardPlan& plan, size_t num_shards, uint64_t total_bytes) {
   v1::ShardFrame frame;
   frame.mutable_begin()->set_num_shards(num_shards);
@@ -69,9 +82,12 @@ void AnswerHeads::MakeHead(size_t k, v1::ShardFrame* frame) {
   }
   for (size_t s = 0; s < plan_->streams.size(); ++s) {
     const TensorSpec output = OutputSpec(*plan_, plan_->streams[s], ranks_[k]);
-    EncodeOutput(output, plan_->streams[s], Place(s, NumBytes(output)), shard->add_entries());
+    EncodeOutput(output, CutOf(*plan_, plan_->streams[s]), Place(s, NumBytes(output)),
+                 shard->add_entries());
   }
-  for (const ScalarEntry& scalar : plan_->scalars) EncodeScalar(scalar, shard->add_entries());
+  for (const ScalarEntry& scalar : ScalarsOf(*plan_, ranks_[k])) {
+    EncodeScalar(scalar, shard->add_entries());
+  }
 }
 
 // Where the next rank's output of the stream lies.
@@ -79,6 +95,17 @@ int64_t AnswerHeads::Place(size_t stream, int64_t bytes) {
   if (bytes == 0) return 0;
   if (plan_->streams[stream].extent != Extent::kLocal) return whole_at_[stream];
   return std::exchange(local_at_, local_at_ + AlignUp(bytes));
+}
+
+absl::StatusOr<int64_t> CheckedAnswerBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                           const Limits& limits) {
+  CPSHARD_ASSIGN_OR_RETURN(const int64_t shards, CheckedOutputBytes(plan, ranks, limits));
+  std::vector<int64_t> large;  // ranks whose layouts may be too large for their heads
+  for (int64_t rank : ranks) {
+    if (MaxLayoutBytes(plan, rank) > kMaxLayoutBytes) large.push_back(rank);
+  }
+  CPSHARD_ASSIGN_OR_RETURN(const int64_t layouts, CheckedLayoutBytes(plan, large, limits));
+  return shards + layouts;
 }
 
 absl::Status CheckHeads(const ShardPlan& plan) {
@@ -98,11 +125,11 @@ absl::Status CheckHeads(const ShardPlan& plan) {
   for (const StreamPlan& stream : plan.streams) {
     v1::Entry* entry = shard->add_entries();
     EncodeSpec(OutputSpec(plan, stream, longest), entry);
-    EncodeCut({stream.extent, stream.axis}, entry);
+    EncodeCut(CutOf(plan, stream), entry);
     entry->set_offset(std::numeric_limits<uint64_t>::max());
     entry->set_nbytes(std::numeric_limits<uint64_t>::max());
   }
-  for (const ScalarEntry& scalar : plan.scalars) EncodeScalar(scalar, shard->add_entries());
+  AddLongestScalars(plan, shard);
   const int64_t size = SizeOf(frame) + layout + kLayoutField;
   if (size <= kMaxHeadBytes) return absl::OkStatus();
   return OverHead(

@@ -1,5 +1,6 @@
 #include "proto/codec.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "cpshard/v1/service.pb.h"
 #include "proto/entry_codec.h"
 #include "proto/head_codec.h"
+#include "proto/layout_arrays.h"
 #include "proto/shard_codec.h"
 
 namespace cpshard {
@@ -16,6 +18,8 @@ namespace {
 
 // What the body's tag and length may add to a message: never more than this.
 constexpr int64_t kBodyHeader = 16;
+
+using Bytes = absl::Span<const std::byte>;
 
 absl::Status TooLarge(absl::string_view what, int64_t bytes) {
   return absl::ResourceExhaustedError(
@@ -64,8 +68,20 @@ int64_t ForOutputs(const ShardPlan& plan, absl::Span<const int64_t> ranks, Fn fn
   return end;
 }
 
+int64_t MinLayoutBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
+  int64_t bytes = 0;
+  for (int64_t rank : ranks) bytes += MinLayoutBytes(plan, rank);
+  return bytes;
+}
+
+absl::Status LayoutsTooLarge(size_t ranks, int64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the layouts of ", ranks, " ranks have ", bytes, " bytes, over the ", kMaxUnaryBytes,
+      " of a unary call; ask for fewer ranks, or send the batch through ShardBatches"));
+}
+
 // A lower bound of the reply's size, without building it: the entries of the first rank times the
-// ranks, and the body.
+// ranks, the layouts and the body.
 int64_t ReplyBound(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
   int64_t entries = 0;
   for (const StreamPlan& stream : plan.streams) {
@@ -73,14 +89,40 @@ int64_t ReplyBound(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
     EncodeSpec(OutputSpec(plan, stream, ranks.front()), &entry);
     entries += static_cast<int64_t>(entry.ByteSizeLong());
   }
-  for (const ScalarEntry& scalar : plan.scalars) {
+  for (const ScalarEntry& scalar : ScalarsOf(plan, ranks.front())) {
     v1::Entry entry;
     EncodeScalar(scalar, &entry);
     entries += static_cast<int64_t>(entry.ByteSizeLong());
   }
   const int64_t body =
       ForOutputs(plan, ranks, [](size_t, size_t, const TensorSpec&, int64_t, bool) {});
-  return entries * static_cast<int64_t>(ranks.size()) + body;
+  return entries * static_cast<int64_t>(ranks.size()) + MinLayoutBytes(plan, ranks) + body;
+}
+
+// The batch's entries; the bytes of those tensors for which with_bytes(tensor) go into the body.
+template <typename Message, typename WithBytes>
+absl::Status EncodeEntries(const Batch& batch, WithBytes with_bytes, Message* message) {
+  std::vector<Bytes> pieces;
+  int64_t end = 0;
+  for (const Tensor& tensor : batch.tensors) {
+    v1::Entry* entry = message->add_entries();
+    EncodeSpec(tensor.spec, entry);
+    if (!with_bytes(tensor)) continue;
+    entry->set_offset(end);
+    entry->set_nbytes(tensor.buffer.size());
+    pieces.push_back({tensor.buffer.data(), tensor.buffer.size()});
+    end = AlignUp(end + static_cast<int64_t>(tensor.buffer.size()));
+  }
+  for (const ScalarEntry& scalar : batch.scalars) EncodeScalar(scalar, message->add_entries());
+  const int64_t total = static_cast<int64_t>(message->ByteSizeLong()) + end + kBodyHeader;
+  if (total > kMaxUnaryBytes) return TooLarge("request", total);
+  std::string* body = message->mutable_body();
+  body->reserve(end);
+  for (const Bytes& piece : pieces) {
+    body->append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    body->resize(AlignUp(static_cast<int64_t>(body->size())));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -100,33 +142,20 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      absl::Span<const int64_t> ranks,
                                      v1::ShardBatchRequest* message) {
   CPSHARD_RETURN_IF_ERROR(EncodeHead(options, cp_size, ranks, message));
-  int64_t end = 0;
-  for (const Tensor& tensor : batch.tensors) {
-    v1::Entry* entry = message->add_entries();
-    EncodeSpec(tensor.spec, entry);
-    entry->set_offset(end);
-    entry->set_nbytes(tensor.buffer.size());
-    end = AlignUp(end + static_cast<int64_t>(tensor.buffer.size()));
-  }
-  for (const ScalarEntry& scalar : batch.scalars) EncodeScalar(scalar, message->add_entries());
-  const int64_t total = static_cast<int64_t>(message->ByteSizeLong()) + end + kBodyHeader;
-  if (total > kMaxUnaryBytes) return TooLarge("request", total);
-  std::string* body = message->mutable_body();
-  body->reserve(end);
-  for (const Tensor& tensor : batch.tensors) {
-    body->append(reinterpret_cast<const char*>(tensor.buffer.data()), tensor.buffer.size());
-    body->resize(AlignUp(static_cast<int64_t>(body->size())));
-  }
-  return absl::OkStatus();
+  return EncodeEntries(
+      batch, [](const Tensor&) { return true; }, message);
 }
 
-absl::Status EncodePlanLayoutRequest(const BatchSpec& spec, const Options& options,
+absl::Status EncodePlanLayoutRequest(const Batch& batch, const Options& options,
+                                     std::optional<int64_t> cp_size,
                                      absl::Span<const int64_t> ranks,
+                                     absl::Span<const std::string> values,
                                      v1::PlanLayoutRequest* message) {
-  CPSHARD_RETURN_IF_ERROR(EncodeHead(options, spec.cp_size, ranks, message));
-  for (const TensorSpec& tensor : spec.tensors) EncodeSpec(tensor, message->add_entries());
-  for (const ScalarEntry& scalar : spec.scalars) EncodeScalar(scalar, message->add_entries());
-  return absl::OkStatus();
+  CPSHARD_RETURN_IF_ERROR(EncodeHead(options, cp_size, ranks, message));
+  const auto is_read = [&](const Tensor& tensor) {
+    return std::find(values.begin(), values.end(), tensor.spec.name) != values.end();
+  };
+  return EncodeEntries(batch, is_read, message);
 }
 
 absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
@@ -144,10 +173,10 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
       plan, ranks, [&](size_t s, size_t k, const TensorSpec& spec, int64_t offset, bool own_bytes) {
         offsets.push_back(own_bytes && NumBytes(spec) > 0 ? offset : -1);
         v1::Entry* entry = message->mutable_shards(k)->add_entries();
-        EncodeOutput(spec, plan.streams[s], offset, entry);
+        EncodeOutput(spec, CutOf(plan, plan.streams[s]), offset, entry);
       });
   for (size_t k = 0; k < ranks.size(); ++k) {
-    for (const ScalarEntry& scalar : plan.scalars) {
+    for (const ScalarEntry& scalar : ScalarsOf(plan, ranks[k])) {
       EncodeScalar(scalar, message->mutable_shards(k)->add_entries());
     }
   }
@@ -176,6 +205,11 @@ absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message) 
   return result;
 }
 
+absl::Status CheckPlanLayoutReply(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
+  const int64_t bytes = MinLayoutBytes(plan, ranks);
+  return bytes > kMaxUnaryBytes ? LayoutsTooLarge(ranks.size(), bytes) : absl::OkStatus();
+}
+
 absl::Status EncodePlanLayoutReply(const PlanSummary& summary, v1::PlanLayoutReply* message) {
   for (const ShardLayout& layout : summary.layouts) EncodeLayout(layout, message->add_layouts());
   for (const StreamSummary& stream : summary.streams) {
@@ -191,9 +225,7 @@ absl::Status EncodePlanLayoutReply(const PlanSummary& summary, v1::PlanLayoutRep
   EncodeNotices(summary.notices, message->mutable_notices());
   const int64_t total = message->ByteSizeLong();
   if (total <= kMaxUnaryBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the layouts of ", summary.layouts.size(), " ranks have ", total,
-                   " bytes, over the ", kMaxUnaryBytes, " of a unary call; ask for fewer ranks"));
+  return LayoutsTooLarge(summary.layouts.size(), total);
 }
 
 absl::StatusOr<PlanSummary> DecodePlanLayoutReply(const v1::PlanLayoutReply& message) {

@@ -49,18 +49,22 @@ absl::StatusOr<Request> DecodeShardBatchRequest(const v1::ShardBatchRequest& mes
 absl::StatusOr<Request> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& message,
                                                 const Limits& limits);
 
-// ResourceExhausted, naming ShardBatches: the request would be over kMaxUnaryBytes.
+// ResourceExhausted, naming ShardBatches: the request would be over kMaxUnaryBytes (both encoders).
 // InvalidArgument: a cp_size or rank that has no place on the wire (both encoders).
 absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      std::optional<int64_t> cp_size,
                                      absl::Span<const int64_t> ranks,
                                      v1::ShardBatchRequest* message);
 
-absl::Status EncodePlanLayoutRequest(const BatchSpec& spec, const Options& options,
+// Tensors named in `values` travel with their bytes, where the batch has them; others as specs.
+absl::Status EncodePlanLayoutRequest(const Batch& batch, const Options& options,
+                                     std::optional<int64_t> cp_size,
                                      absl::Span<const int64_t> ranks,
+                                     absl::Span<const std::string> values,
                                      v1::PlanLayoutRequest* message);
 
-// Shards straight into the body of the reply. The size is checked before the body is allocated.
+// Shards straight into the body of the reply. The size is checked before the body is allocated, and
+// most of it before the layouts are made.
 // ResourceExhausted, naming ShardBatches: the reply would be over kMaxUnaryBytes.
 absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
                                   absl::Span<const int64_t> ranks, Executor& executor,
@@ -69,6 +73,10 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
 // Takes the body out of the message; the tensors are windows on it.
 // InvalidArgument: what DecodeShardBatchRequest refuses, seen from the other side.
 absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message);
+
+// To be asked before the plan is summarized. ResourceExhausted: the reply will be over
+// kMaxUnaryBytes, as the layouts alone are.
+absl::Status CheckPlanLayoutReply(const ShardPlan& plan, absl::Span<const int64_t> ranks);
 
 // ResourceExhausted: the reply would be over kMaxUnaryBytes.
 absl::Status EncodePlanLayoutReply(const PlanSummary& summary, v1::PlanLayoutReply* message);

@@ -148,8 +148,8 @@ void EncodeSpec(const TensorSpec& spec, v1::Entry* entry) {
 void EncodeCut(const StreamCut& cut, v1::Entry* entry) {
   entry->set_extent(cut.extent == Extent::kLocal    ? v1::EXTENT_LOCAL
                     : cut.extent == Extent::kPadded ? v1::EXTENT_PADDED
-                                                    : v1::EXTENT_AS_SENT);
-  entry->set_seq_axis(cut.extent == Extent::kAsSent ? 0 : cut.seq_axis);
+                                                    : v1::EXTENT_WHOLE);
+  entry->set_seq_axis(cut.extent == Extent::kWhole ? 0 : cut.seq_axis);
 }
 
 absl::StatusOr<StreamCut> DecodeCut(const v1::Entry& entry) {
@@ -162,8 +162,8 @@ absl::StatusOr<StreamCut> DecodeCut(const v1::Entry& entry) {
             absl::StrCat("stream '", entry.name(), "' has no axis ", entry.seq_axis()));
       }
       return StreamCut{entry.extent() == v1::EXTENT_LOCAL ? Extent::kLocal : Extent::kPadded, axis};
-    case v1::EXTENT_AS_SENT:
-      return StreamCut{Extent::kAsSent, axis};
+    case v1::EXTENT_WHOLE:
+      return StreamCut{Extent::kWhole, axis};
     default:
       return absl::InvalidArgumentError(absl::StrCat("stream '", entry.name(), "' has no extent"));
   }

@@ -167,6 +167,12 @@ struct Answer {
   ShardBody body;  // with the large arrays of layouts at its end, and without its offsets
 };
 
+// Bytes of the body of an answer: the shards, and the layouts that leave the heads. An upper bound:
+// to be asked when the plan is made. InvalidArgument: shards or layouts are over
+// limits.max_batch_bytes.
+absl::StatusOr<int64_t> CheckedAnswerBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                           const Limits& limits);
+
 // Whether the head of every rank, and the notices, fit a frame: to be asked when the plan is made.
 // Costs streams + ranks: an upper bound decides, so what would just fit may be refused (some 20
 // bytes an entry, and up to 16 KiB where the layout reports indices or positions).

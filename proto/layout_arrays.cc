@@ -18,9 +18,10 @@ namespace {
 
 constexpr absl::string_view kPrefix = "_layout.";
 
-// Upper bounds on the wire.
-constexpr int64_t kMaxNumber = 10;               // an int64
+// Bounds on the wire.
+constexpr int64_t kMaxNumber = 10;               // an int64; the shortest has one byte
 constexpr int64_t kMaxRun = 4 + 2 * kMaxNumber;  // two numbers, tags and length
+constexpr int64_t kMinRun = 4;                   // a source of 0 is left out
 constexpr int64_t kMaxRest = 256;                // a layout without runs and long arrays
 
 bool IsLarge(const ShardLayout& layout) {
@@ -34,6 +35,26 @@ bool IsLarge(const ShardLayout& layout) {
   v1::ShardLayout message;
   EncodeLayout(layout, &message);
   return static_cast<int64_t>(message.ByteSizeLong()) > kMaxLayoutBytes;
+}
+
+int64_t NumRuns(const ShardPlan& plan, int64_t rank) {
+  int64_t runs = 0;
+  for (const LayoutPlan& layout : plan.chunks) {
+    runs += static_cast<int64_t>(layout.partition[rank].runs().size());
+  }
+  return runs;
+}
+
+// Values of the arrays that the layout reports, runs aside; or fewer where those alone are over any
+// message, so that sums of the result stay small.
+int64_t NumValues(const ShardPlan& plan, int64_t rank) {
+  if (plan.chunks.size() != 1) return 0;
+  const auto count = [](int64_t values) { return std::min(values, kMaxMessageBytes); };
+  const LayoutPlan& layout = plan.chunks.front();
+  int64_t values = 0;
+  if (layout.report.stream_positions) values += count(layout.rows) * count(layout.source_len);
+  if (layout.report.indices != Report::Indices::kNone) values += count(layout.LocalLen(rank));
+  return count(values);
 }
 
 // Writes the arrays of one answer.
@@ -81,7 +102,7 @@ absl::Status LayoutArrays::Move(ShardLayout layout, v1::Shard* shard) {
 absl::Status LayoutArrays::Move(const char* name, IntArray array, v1::Shard* shard) {
   v1::Entry* entry = shard->add_entries();
   EncodeOutput({absl::StrCat(kPrefix, name), DType::kI64, std::move(array.shape)},
-               {.extent = Extent::kAsSent}, 0, entry);
+               {.extent = Extent::kWhole}, 0, entry);
   if (array.values.empty()) return absl::OkStatus();
   Written& last = last_[name];
   if (last.values != array.values) {
@@ -166,21 +187,13 @@ Entries TakeArrays(v1::Shard* shard) {
 }  // namespace
 
 int64_t MaxLayoutBytes(const ShardPlan& plan, int64_t rank) {
-  int64_t bytes = kMaxRest;
-  for (const LayoutPlan& layout : plan.chunks) {
-    bytes += kMaxRun * static_cast<int64_t>(layout.partition[rank].runs().size());
-  }
-  if (plan.chunks.size() != 1) return bytes;
-  // So many values are too many, however many more there are: the products stay small.
-  const auto count = [](int64_t values) { return std::min(values, kMaxLayoutBytes); };
-  const LayoutPlan& layout = plan.chunks.front();
-  if (layout.report.stream_positions) {
-    bytes += kMaxNumber * count(layout.rows) * count(layout.source_len);
-  }
-  if (layout.report.indices != Report::Indices::kNone) {
-    bytes += kMaxNumber * count(layout.LocalLen(rank));
-  }
-  return bytes;
+  return kMaxRest + kMaxRun * NumRuns(plan, rank) + kMaxNumber * NumValues(plan, rank);
+}
+
+int64_t MinLayoutBytes(const ShardPlan& plan, int64_t rank) {
+  // The last run of a chunk and the first of the next may be one.
+  const int64_t joined = std::max<int64_t>(plan.chunks.size(), 1) - 1;
+  return kMinRun * std::max<int64_t>(NumRuns(plan, rank) - joined, 0) + NumValues(plan, rank);
 }
 
 absl::StatusOr<std::vector<std::string>> MoveLargeLayouts(const ShardPlan& plan,

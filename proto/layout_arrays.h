@@ -18,6 +18,8 @@ inline constexpr int64_t kMaxLayoutBytes = int64_t{16} << 10;  // of a layout wi
 
 // The layout of `rank` has no more bytes on the wire; found from the plan, without making it.
 int64_t MaxLayoutBytes(const ShardPlan& plan, int64_t rank);
+// ... and no fewer. Exact within a factor of ten.
+int64_t MinLayoutBytes(const ShardPlan& plan, int64_t rank);
 
 // Moves the arrays of the layouts over kMaxLayoutBytes to the end of the body; what a rank has in
 // common with the one before it is written once. Returns, for every rank, what is left for its head

@@ -109,7 +109,7 @@ std::string Options::ToJson() const {
 }
 
 std::vector<std::string> Options::BuiltLayouts() {
-  return {"identity", "contiguous", "round_robin"};
+  return {"identity", "contiguous", "round_robin", "thd"};
 }
 
 absl::StatusOr<Sharder> Options::MakeSharder() const {
@@ -134,6 +134,11 @@ absl::StatusOr<Sharder> Options::MakeSharder() const {
     case v1::ShardingOptions::kRoundRobin:
       return RoundRobin({ToPrimary(message_->round_robin().keep_primary_full())},
                         std::move(shared));
+    case v1::ShardingOptions::kThd: {
+      ThdOptions options;
+      if (message_->thd().has_num_chunks()) options.num_chunks = message_->thd().num_chunks();
+      return Thd(options, std::move(shared));
+    }
     default: {
       const google::protobuf::OneofDescriptor* layout =
           message_->GetDescriptor()->FindOneofByName("layout");

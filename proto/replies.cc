@@ -13,16 +13,28 @@ int64_t FillColumns(const IndexMap& placement) {
   return columns;
 }
 
+// Every rank's is made, and with it the positions that CheckedLayoutBytes counts once.
+absl::Status CheckLayouts(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                          const Limits& limits) {
+  CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, ranks, limits).status());
+  Limits left = limits;
+  for (int64_t rank : ranks) {
+    CPSHARD_ASSIGN_OR_RETURN(const int64_t bytes, CheckedLayoutBytes(plan, {rank}, left));
+    left.max_batch_bytes -= bytes;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, absl::Span<const int64_t> ranks,
                                       const Limits& limits) {
   PlanSummary summary;
   CPSHARD_ASSIGN_OR_RETURN(summary.shard_bytes, CheckedOutputBytes(plan, ranks, limits));
+  CPSHARD_RETURN_IF_ERROR(CheckLayouts(plan, ranks, limits));
   for (int64_t rank : ranks) summary.layouts.push_back(LayoutFor(plan, rank, /*batch_digest=*/0));
   for (const StreamPlan& stream : plan.streams) {
-    summary.streams.push_back(
-        {OutputSpec(plan, stream, ranks.front()), {stream.extent, stream.axis}});
+    summary.streams.push_back({OutputSpec(plan, stream, ranks.front()), CutOf(plan, stream)});
   }
   for (const LayoutPlan& layout : plan.chunks) {
     summary.rows += layout.rows;

@@ -57,7 +57,7 @@ struct PlanSummary {
   std::vector<Notice> notices;
 };
 
-// InvalidArgument when the shards would be over limits.max_batch_bytes.
+// InvalidArgument when the shards, or the layouts, would be over limits.max_batch_bytes.
 absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, absl::Span<const int64_t> ranks,
                                       const Limits& limits);
 

@@ -24,10 +24,9 @@ std::vector<Notice> DecodeNotices(const google::protobuf::RepeatedPtrField<v1::N
   return notices;
 }
 
-void EncodeOutput(const TensorSpec& spec, const StreamPlan& stream, int64_t offset,
-                  v1::Entry* entry) {
+void EncodeOutput(const TensorSpec& spec, const StreamCut& cut, int64_t offset, v1::Entry* entry) {
   EncodeSpec(spec, entry);
-  EncodeCut({stream.extent, stream.axis}, entry);
+  EncodeCut(cut, entry);
   entry->set_offset(offset);
   entry->set_nbytes(NumBytes(spec));
 }

@@ -15,8 +15,7 @@ void EncodeNotices(const std::vector<Notice>& notices,
 std::vector<Notice> DecodeNotices(const google::protobuf::RepeatedPtrField<v1::Notice>& messages);
 
 // The entry of a stream as a rank receives it.
-void EncodeOutput(const TensorSpec& spec, const StreamPlan& stream, int64_t offset,
-                  v1::Entry* entry);
+void EncodeOutput(const TensorSpec& spec, const StreamCut& cut, int64_t offset, v1::Entry* entry);
 
 // What a server may send: its limits are its own, and it may emit streams beside the caller's. Only
 // sizes that cannot be are refused.

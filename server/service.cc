@@ -33,19 +33,17 @@ std::string NewInstanceId() {
 absl::StatusOr<PlanSummary> PlanRequest(const Request& request, const Limits& limits) {
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, request.options.MakeSharder());
   const std::vector<std::string> needs = sharder.Needs(request.spec);
-  PlanValues values;
   for (const std::string& name : needs) {
-    const Tensor* tensor = request.batch.FindTensor(name);
-    if (tensor != nullptr) {
-      CPSHARD_ASSIGN_OR_RETURN(IntTensor ints, ReadInts(*tensor));
-      values.emplace(name, std::move(ints));
-    } else if (request.spec.FindTensor(name) != nullptr) {
+    if (request.batch.FindTensor(name) == nullptr && request.spec.FindTensor(name) != nullptr) {
       PlanSummary unplanned;
       unplanned.needs = needs;
       return unplanned;
     }
   }
+  CPSHARD_ASSIGN_OR_RETURN(const PlanValues values,
+                           ViewNeeds(sharder, request.spec, request.batch));
   CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, sharder.Plan(request.spec, values));
+  CPSHARD_RETURN_IF_ERROR(CheckPlanLayoutReply(plan, request.ranks));
   CPSHARD_ASSIGN_OR_RETURN(PlanSummary summary, Summarize(plan, request.ranks, limits));
   summary.needs = needs;
   return summary;
@@ -147,6 +145,7 @@ class ShardRpcs::Impl : public Methods {
       CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan,
                                PlanBatch(sharder, request.batch, request.cp_size));
       CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, request.ranks, options_.limits).status());
+      CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, request.ranks, options_.limits).status());
       return WriteShardBatchReply(plan, request.batch, request.ranks, executor_, pool_, reply);
     });
   }

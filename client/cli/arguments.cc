@@ -72,10 +72,7 @@ absl::Duration ShardArguments::deadline(int64_t bytes) const {
 }
 
 std::vector<int64_t> ShardArguments::rank_list() const {
-  std::vector<int64_t> list;
-  if (ranks.empty()) return list;
-  for (absl::string_view part : absl::StrSplit(ranks, ',')) list.push_back(*ParseInteger(part));
-  return list;
+  return ranks.empty() ? std::vector<int64_t>() : ParseIntegers(ranks);
 }
 
 void DeclareShardArguments(CLI::App& command, ShardArguments& arguments) {
@@ -124,6 +121,21 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
 Limits ReadLimits(const ShardArguments& arguments) {
   if (arguments.server.empty()) return Limits();
   return {.max_tensors = 1 << 16, .max_dims = 1 << 10, .max_name_bytes = 1 << 20};
+}
+
+std::string CheckLengths(const std::string& text) {
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    if (ParseInteger(part).value_or(-1) < 0) {
+      return absl::StrCat("'", part, "' is not a length; give e.g. 8,4");
+    }
+  }
+  return "";
+}
+
+std::vector<int64_t> ParseIntegers(absl::string_view text) {
+  std::vector<int64_t> list;
+  for (absl::string_view part : absl::StrSplit(text, ',')) list.push_back(*ParseInteger(part));
+  return list;
 }
 
 std::optional<Number> ParseNumber(const std::string& text) {

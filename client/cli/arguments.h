@@ -49,6 +49,11 @@ absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& a
 // there only what cannot be is refused.
 Limits ReadLimits(const ShardArguments& arguments);
 
+// Numbers between commas. "" or a message that quotes what is no such number.
+std::string CheckLengths(const std::string& text);
+// Precondition: every part is an integer.
+std::vector<int64_t> ParseIntegers(absl::string_view text);
+
 // A number as an option states it: an integer, or else a float. nullopt: neither.
 std::optional<Number> ParseNumber(const std::string& text);
 

@@ -87,7 +87,7 @@ absl::Status GatherFiles(const Arguments& arguments) {
   }
   GatherOptions options;
   options.trim = arguments.trim;
-  const int64_t axis = cuts.front() && cuts.front()->extent != Extent::kAsSent
+  const int64_t axis = cuts.front() && cuts.front()->extent != Extent::kWhole
                            ? cuts.front()->seq_axis
                            : DefaultAxis(parts.front(), layouts.front(), arguments.stream);
   options.seq_axis = arguments.seq_axis.value_or(axis);

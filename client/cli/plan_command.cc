@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -18,49 +19,91 @@ struct Arguments {
   ShardArguments shard;
   std::string in;
   std::optional<int64_t> length;
+  std::string documents;  // "8,4"
   bool json = false;
 };
 
-// The batch, or a stand-in without bytes: one row of `length` tokens and labels.
-struct Planned {
-  BatchSpec spec;
+// A stand-in for a batch: one row of `length` tokens and labels, without bytes.
+Batch RowOf(int64_t length) {
   Batch batch;
-};
-
-absl::StatusOr<Planned> ReadInput(const Arguments& arguments, BufferPool& pool) {
-  Planned planned;
-  if (arguments.length) {
-    planned.spec.tensors = {{"input_ids", DType::kI64, {1, *arguments.length}},
-                            {"labels", DType::kI64, {1, *arguments.length}}};
-    planned.spec.cp_size = arguments.shard.cp_size();
-    return planned;
+  for (const char* name : {"input_ids", "labels"}) {
+    batch.tensors.push_back({{name, DType::kI64, {1, length}}, {}});
   }
-  CPSHARD_ASSIGN_OR_RETURN(planned.batch,
-                           ReadBatch(arguments.in, ReadLimits(arguments.shard), pool));
-  planned.spec = SpecOf(planned.batch, arguments.shard.cp_size());
-  return planned;
+  return batch;
+}
+
+// The row is packed with documents of these lengths, nothing of them being padding - if the layout
+// reads lengths; for the others they describe the row, and are no streams.
+absl::Status AddDocuments(absl::Span<const int64_t> lengths, const Options& options,
+                          std::optional<int64_t> cp_size, BufferPool& pool, Batch& batch) {
+  const size_t bytes = lengths.size() * sizeof(int64_t);
+  CPSHARD_ASSIGN_OR_RETURN(const Buffer buffer, pool.Allocate(bytes));
+  std::memcpy(buffer.data(), lengths.data(), bytes);
+  Batch packed = batch;
+  packed.tensors.push_back({{"position_ids", DType::kI64, batch.tensors.front().spec.dims}, {}});
+  for (const char* name : {"seq_lens", "seq_lens_padded"}) {
+    const auto count = static_cast<int64_t>(lengths.size());
+    packed.tensors.push_back({{name, DType::kI64, {1, count}}, buffer});
+  }
+  const absl::StatusOr<Sharder> sharder = options.MakeSharder();
+  const bool read = !sharder.ok() || !sharder->Needs(SpecOf(packed, cp_size)).empty();
+  if (read) batch = std::move(packed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Batch> ReadInput(const Arguments& arguments, const Options& options,
+                                BufferPool& pool) {
+  if (!arguments.length) return ReadBatch(arguments.in, ReadLimits(arguments.shard), pool);
+  Batch batch = RowOf(*arguments.length);
+  if (!arguments.documents.empty()) {
+    CPSHARD_RETURN_IF_ERROR(AddDocuments(ParseIntegers(arguments.documents), options,
+                                         arguments.shard.cp_size(), pool, batch));
+  }
+  return batch;
+}
+
+// A plan that reads values cannot do with a row of which only the length is known.
+absl::Status CheckValues(absl::Span<const std::string> needs, const Batch& batch) {
+  for (const std::string& name : needs) {
+    const Tensor* tensor = batch.FindTensor(name);
+    const bool there =
+        tensor == nullptr || tensor->buffer.size() > 0 || NumElements(tensor->spec) == 0;
+    if (there) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the layout reads the values of '", name,
+                     "', which a length alone does not give; add --docs, or plan a batch (--in)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanSummary> PlanHere(const Batch& batch, const Options& options,
+                                     const ShardArguments& shard) {
+  const BatchSpec spec = SpecOf(batch, shard.cp_size());
+  CPSHARD_RETURN_IF_ERROR(ValidateSpec(spec, Limits()));
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks,
+                           ResolveRanks(shard.rank_list(), spec.num_ranks()));
+  CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
+  const std::vector<std::string> needs = sharder.Needs(spec);
+  CPSHARD_RETURN_IF_ERROR(CheckValues(needs, batch));
+  CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, PlanBatch(sharder, batch, shard.cp_size()));
+  CPSHARD_ASSIGN_OR_RETURN(PlanSummary summary, Summarize(plan, ranks, Limits()));
+  summary.needs = needs;
+  return summary;
 }
 
 absl::StatusOr<PlanSummary> MakePlan(const Arguments& arguments) {
   BufferPool pool;
   const ShardArguments& shard = arguments.shard;
-  CPSHARD_ASSIGN_OR_RETURN(const Planned planned, ReadInput(arguments, pool));
   CPSHARD_ASSIGN_OR_RETURN(Options options, ReadOptions(shard.options));
   if (arguments.length) options.SetDefaultPaddingTokenId(0);  // there are no tokens to be padded
-  if (!shard.server.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(const auto client,
-                             Client::Connect(shard.server, {.deadline = shard.deadline(0)}));
-    return client->PlanLayout(planned.spec, options, shard.rank_list());
-  }
-  CPSHARD_RETURN_IF_ERROR(ValidateSpec(planned.spec, Limits()));
-  CPSHARD_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks,
-                           ResolveRanks(shard.rank_list(), planned.spec.num_ranks()));
-  CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
-  absl::StatusOr<ShardPlan> plan = arguments.length
-                                       ? sharder.Plan(planned.spec, {})
-                                       : PlanBatch(sharder, planned.batch, shard.cp_size());
-  CPSHARD_RETURN_IF_ERROR(plan.status());
-  return Summarize(*plan, ranks, Limits());
+  CPSHARD_ASSIGN_OR_RETURN(const Batch batch, ReadInput(arguments, options, pool));
+  if (shard.server.empty()) return PlanHere(batch, options, shard);
+  CPSHARD_ASSIGN_OR_RETURN(const auto client,
+                           Client::Connect(shard.server, {.deadline = shard.deadline(0)}));
+  CPSHARD_ASSIGN_OR_RETURN(const PlanSummary summary,
+                           client->PlanLayout(batch, options, shard.cp_size(), shard.rank_list()));
+  if (summary.layouts.empty()) CPSHARD_RETURN_IF_ERROR(CheckValues(summary.needs, batch));
+  return summary;
 }
 
 void Print(const PlanSummary& summary) {
@@ -77,10 +120,10 @@ void Print(const PlanSummary& summary) {
   }
   if (!summary.layouts.empty() && summary.layouts.front().padded_seq_len) {
     const ShardLayout& layout = summary.layouts.front();
+    const int64_t padded = *layout.padded_seq_len;
     std::printf("length %lld -> %lld, padding %lld of %lld columns (%.2f %%)\n",
-                static_cast<long long>(layout.original_seq_len.value_or(-1)),
-                static_cast<long long>(*layout.padded_seq_len),
-                static_cast<long long>(summary.pad_columns),
+                static_cast<long long>(layout.original_seq_len.value_or(padded)),
+                static_cast<long long>(padded), static_cast<long long>(summary.pad_columns),
                 static_cast<long long>(summary.padded_columns),
                 summary.padded_columns == 0 ? 0.0
                                             : 100.0 * static_cast<double>(summary.pad_columns) /
@@ -116,8 +159,12 @@ void AddPlanCommand(CLI::App& app, Command& run) {
   DeclareShardArguments(*command, arguments->shard);
   CLI::Option_group* input = command->add_option_group("input");
   input->add_option("--in", arguments->in, "the batch")->type_name("BATCH.safetensors");
-  input->add_option("--len", arguments->length, "one row of S tokens")->type_name("S");
+  CLI::Option* length =
+      input->add_option("--len", arguments->length, "one row of S tokens")->type_name("S");
   input->require_option(1);
+  command->add_option("--docs", arguments->documents, "lengths of the documents of that row")
+      ->needs(length)
+      ->check(CLI::Validator(CheckLengths, "8,4,..."));
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback(
       [arguments, &run] { run = [arguments] { return Outcome{ShowPlan(*arguments)}; }; });

@@ -240,8 +240,18 @@ void ContinueElements(std::byte* dest, const std::byte* last, DType dtype, int64
 void RampElements(std::byte* dest, DType dtype, int64_t start, int64_t step, int64_t length,
                   int64_t inner) {
   Visit(dtype, [&]<typename T>(T) {
+    if (step == 0) {
+      const T value = Cast<T>(start);
+      Element element;
+      std::memcpy(&element.bits, &value, sizeof(T));
+      return FillElements(dest, element, sizeof(T), length * inner);
+    }
     for (int64_t i = 0; i < length; ++i) {
       const T value = Cast<T>(start + step * i);
+      if (inner == 1) {  // apart, for a loop over one byte becomes a call of memset
+        Store<T>(dest + i * sizeof(T), value);
+        continue;
+      }
       for (int64_t e = 0; e < inner; ++e) Store<T>(dest + (i * inner + e) * sizeof(T), value);
     }
   });

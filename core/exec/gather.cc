@@ -94,8 +94,9 @@ absl::StatusOr<Partition> ReadPartition(const std::vector<ShardLayout>& layouts)
   return partition;
 }
 
-absl::Status CheckParts(const std::vector<ShardLayout>& layouts, const std::vector<Tensor>& parts,
-                        const Partition& partition, int64_t axis) {
+// The parts differ in the length of `axis` at most.
+absl::Status CheckAlike(const std::vector<ShardLayout>& layouts, const std::vector<Tensor>& parts,
+                        int64_t axis) {
   const TensorSpec& first = parts.front().spec;
   for (size_t i = 0; i < parts.size(); ++i) {
     const TensorSpec& spec = parts[i].spec;
@@ -106,6 +107,14 @@ absl::Status CheckParts(const std::vector<ShardLayout>& layouts, const std::vect
           absl::StrCat(Describe(spec), " of rank ", layouts[i].cp_rank, " does not fit ",
                        Describe(first), " of rank ", layouts[0].cp_rank));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSlots(const std::vector<ShardLayout>& layouts, const std::vector<Tensor>& parts,
+                        const Partition& partition, int64_t axis) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const TensorSpec& spec = parts[i].spec;
     if (spec.dims[axis] != partition.maps[i].size()) {
       return absl::FailedPreconditionError(
           absl::StrCat(Describe(spec), " of rank ", layouts[i].cp_rank, " has ", spec.dims[axis],
@@ -116,6 +125,29 @@ absl::Status CheckParts(const std::vector<ShardLayout>& layouts, const std::vect
   return absl::OkStatus();
 }
 
+// Whether the parts are stacked chunks, [C, L, ...] with L on `axis`: their layout speaks of the
+// C * L slots as of one axis. Of several chunks no layout is reported (contract 4.7), so that rows
+// of another batch, which the numbers may fit too, are not taken for chunks.
+bool AreStacked(const std::vector<ShardLayout>& layouts, const std::vector<Tensor>& parts,
+                const Partition& partition, int64_t axis) {
+  const ShardLayout& layout = layouts.front();
+  if (axis == 0 || parts.front().spec.dims[axis - 1] < 1 || layout.padded_seq_len ||
+      layout.original_seq_len || layout.input_row_shape || layout.input_token_stream_positions) {
+    return false;
+  }
+  bool fits_alone = true;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::vector<int64_t>& dims = parts[i].spec.dims;
+    int64_t slots;
+    if (__builtin_mul_overflow(dims[axis - 1], dims[axis], &slots) ||
+        slots != partition.maps[i].size()) {
+      return false;
+    }
+    fits_alone = fits_alone && dims[axis] == slots;
+  }
+  return !fits_alone;
+}
+
 // Puts the local slots of every rank on the padded columns below `columns`.
 absl::StatusOr<Tensor> Scatter(const std::vector<Tensor>& parts, const Partition& partition,
                                int64_t axis, int64_t columns, Executor& executor,
@@ -123,6 +155,7 @@ absl::StatusOr<Tensor> Scatter(const std::vector<Tensor>& parts, const Partition
   Tensor full{parts.front().spec, {}};
   full.spec.dims[axis] = columns;
   CPSHARD_ASSIGN_OR_RETURN(full.buffer, pool.Allocate(NumBytes(full.spec)));
+  if (full.buffer.size() == 0) return full;  // however many rows of nothing a peer says there are
   std::vector<Task> tasks;
   for (size_t i = 0; i < parts.size(); ++i) {
     const absl::Span<const int64_t> dims(parts[i].spec.dims);
@@ -186,6 +219,12 @@ absl::StatusOr<Tensor> TakePositions(const Tensor& full, const IntArray& positio
   return out;
 }
 
+absl::Status NothingToTrimTo() {
+  return absl::FailedPreconditionError(
+      "no shard layout to trim to: it reports neither positions, nor a row shape, nor an original "
+      "length; gather without trim");
+}
+
 absl::StatusOr<Tensor> Trimmed(const std::vector<Tensor>& parts, const Partition& partition,
                                const ShardLayout& layout, int64_t axis,
                                const GatherOptions& options, Executor& executor, BufferPool& pool) {
@@ -220,9 +259,24 @@ absl::StatusOr<Tensor> Trimmed(const std::vector<Tensor>& parts, const Partition
     }
     return Scatter(parts, partition, axis, *layout.original_seq_len, executor, pool);
   }
-  return absl::FailedPreconditionError(
-      "no shard layout to trim to: it reports neither positions, nor a row shape, nor an original "
-      "length; gather without trim");
+  return NothingToTrimTo();
+}
+
+// Stacked chunks, [C, L, ...] on axes `axis` - 1 and `axis`, as [C, T_c, ...]. C divides the
+// columns: they are the slots of all ranks, C * L of each.
+absl::StatusOr<Tensor> GatherStacked(std::vector<Tensor> parts, const Partition& partition,
+                                     int64_t axis, Executor& executor, BufferPool& pool) {
+  const int64_t chunks = parts.front().spec.dims[axis - 1];
+  for (Tensor& part : parts) {
+    std::vector<int64_t>& dims = part.spec.dims;
+    dims[axis - 1] *= dims[axis];
+    dims.erase(dims.begin() + axis);
+  }
+  CPSHARD_ASSIGN_OR_RETURN(Tensor full,
+                           Scatter(parts, partition, axis - 1, partition.columns, executor, pool));
+  full.spec.dims[axis - 1] = chunks;
+  full.spec.dims.insert(full.spec.dims.begin() + axis, partition.columns / chunks);
+  return full;
 }
 
 }  // namespace
@@ -257,7 +311,12 @@ absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(parts.front().spec), " has no axis ", asked));
   }
-  CPSHARD_RETURN_IF_ERROR(CheckParts(layouts, parts, partition, axis));
+  CPSHARD_RETURN_IF_ERROR(CheckAlike(layouts, parts, axis));
+  if (AreStacked(layouts, parts, partition, axis)) {
+    if (options.trim) return NothingToTrimTo();
+    return GatherStacked(parts, partition, axis, executor, pool);
+  }
+  CPSHARD_RETURN_IF_ERROR(CheckSlots(layouts, parts, partition, axis));
   if (partition.whole_everywhere) return HeldWhole(parts);
   if (options.trim) {
     return Trimmed(parts, partition, layouts.front(), axis, options, executor, pool);

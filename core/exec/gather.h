@@ -22,9 +22,13 @@ struct GatherOptions {
 // Puts `parts` (parts[i] is the stream as the rank of layouts[i] holds it) back in the order of the
 // padded columns, pads included; with `trim` in the caller's shape (contract 9.3). One layout per
 // rank, any order; uneven shards are fine.
+// Stacked chunks, [C, L, ...] with seq_axis on L, are known by layouts over the flattened C * L
+// slots that report nothing (ShardLayout::runs); they come back as [C, T_c, ...], chunk by chunk in
+// padded order, and there is nothing to trim them to.
 // FailedPrecondition: a rank is missing, or layouts disagree (cp_size, digest, padded length) or do
-// not belong to the tensors, or there is nothing to trim to. InvalidArgument: dtypes or shapes of
-// the parts disagree, an axis that does not exist, `fill` missing where positions need it.
+// not belong to the tensors, or there is nothing to trim to.
+// InvalidArgument: dtypes or shapes of the parts disagree, an axis that does not exist, `fill`
+// missing where positions need it.
 absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
                               const std::vector<Tensor>& parts, const GatherOptions& options,
                               Executor& executor, BufferPool& pool);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/exec/elementwise.h"
 #include "core/exec/moves.h"
 #include "core/plan/status_macros.h"
 
@@ -18,7 +19,7 @@ bool RowsAlike(const StreamPlan& stream, const LayoutPlan& layout) {
 }  // namespace
 
 absl::StatusOr<LoweredStream> Lowering::Lower(const StreamPlan& stream) {
-  if (stream.extent == Extent::kAsSent) return LowerAsSent(stream);
+  if (stream.extent == Extent::kWhole) return LowerWhole(stream);
   LoweredStream lowered;
   CutTask& cut = lowered.cut;
   cut.dtype = stream.dtype;
@@ -31,6 +32,10 @@ absl::StatusOr<LoweredStream> Lowering::Lower(const StreamPlan& stream) {
         Product(dims.subspan(stream.batch_axis + 1, stream.axis - stream.batch_axis - 1));
   }
   CPSHARD_RETURN_IF_ERROR(SetSource(stream, lowered));
+  if (plan_.stacked()) {  // a chunk is a row of its own moves, which know its window of the source
+    cut.outer = static_cast<int64_t>(plan_.chunks.size());
+    cut.source_stride = 0;
+  }
   const Generated* generated = std::get_if<Generated>(&stream.value.from);
   cut.moves = generated != nullptr ? MovesOfGenerated(stream, *generated) : MovesOfView(stream);
   return lowered;
@@ -68,15 +73,20 @@ void Lowering::AddCut(const StreamPlan& stream, absl::Span<std::byte* const> des
 }
 
 // The whole tensor is one column of one row.
-absl::StatusOr<LoweredStream> Lowering::LowerAsSent(const StreamPlan& stream) const {
-  CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(std::get<ViewOf>(stream.value.from)));
+absl::StatusOr<LoweredStream> Lowering::LowerWhole(const StreamPlan& stream) {
+  LoweredStream lowered;
+  if (const Literal* literal = std::get_if<Literal>(&stream.value.from)) {
+    CPSHARD_ASSIGN_OR_RETURN(lowered.source, Write(stream, *literal));
+    lowered.derived = true;
+  } else {
+    CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(std::get<ViewOf>(stream.value.from)));
+    lowered.source = tensor->buffer;
+  }
   Move all;
   all.length = 1;
-  LoweredStream lowered;
-  lowered.source = tensor->buffer;
-  lowered.cut.source = tensor->buffer.data();
+  lowered.cut.source = lowered.source.data();
   lowered.cut.outer = 1;
-  lowered.cut.column_bytes = static_cast<int64_t>(tensor->buffer.size());
+  lowered.cut.column_bytes = static_cast<int64_t>(lowered.source.size());
   lowered.cut.dtype = stream.dtype;
   lowered.cut.moves = std::make_shared<const std::vector<Moves>>(1, Moves{all});
   return lowered;
@@ -122,38 +132,57 @@ absl::StatusOr<Buffer> Lowering::Derive(const StreamPlan& stream, const ViewOf& 
   return buffer;
 }
 
-std::vector<IndexMap> Lowering::Partition(Extent extent) const {
-  const LayoutPlan& layout = plan_.chunks.front();
-  if (extent == Extent::kPadded) return {IndexMap::Identity(layout.padded_len)};
-  std::vector<IndexMap> partition;
-  for (int64_t rank : ranks_) partition.push_back(layout.partition[rank]);
-  return partition;
+absl::StatusOr<Buffer> Lowering::Write(const StreamPlan& stream, const Literal& literal) {
+  const int64_t item = ItemSize(stream.dtype);
+  CPSHARD_ASSIGN_OR_RETURN(Buffer buffer, pool_.Allocate(literal.values.size() * item));
+  std::byte* to = buffer.data();
+  for (const int64_t value : literal.values) {
+    RampElements(to, stream.dtype, value, /*step=*/0, /*length=*/1, /*inner=*/1);
+    to += item;
+  }
+  derived_.push_back(buffer);
+  return buffer;
+}
+
+const std::vector<Cuts>& Lowering::CutsOfChunks(Extent extent) {
+  std::vector<Cuts>& cuts = cuts_[extent];
+  if (!cuts.empty()) return cuts;
+  for (const LayoutPlan& layout : plan_.chunks) {
+    const IndexMap whole = IndexMap::Identity(layout.padded_len);
+    cuts.push_back(extent == Extent::kPadded ? CutsOf({&whole, 1}, {0})
+                                             : CutsOf(layout.partition, ranks_));
+  }
+  return cuts;
 }
 
 Lowering::RowMoves Lowering::MovesOfView(const StreamPlan& stream) {
-  const LayoutPlan& layout = plan_.chunks.front();
-  const bool alike = RowsAlike(stream, layout);
+  const bool alike = RowsAlike(stream, plan_.chunks.front());
   RowMoves& known = viewed_[{stream.extent, stream.fill.kind, alike}];
   if (known != nullptr) return known;
-  const std::vector<IndexMap> partition = Partition(stream.extent);
+  const std::vector<Cuts>& cuts = CutsOfChunks(stream.extent);
   auto moves = std::make_shared<std::vector<Moves>>();
-  for (size_t row = 0; row < (alike ? 1 : layout.placement.size()); ++row) {
-    moves->push_back(CutMoves(layout.placement[row], partition, stream.fill.kind));
+  for (size_t c = 0; c < cuts.size(); ++c) {
+    const std::vector<IndexMap>& placement = plan_.chunks[c].placement;
+    for (size_t row = 0; row < (alike ? 1 : placement.size()); ++row) {
+      moves->push_back(CutMoves(placement[row], cuts[c], stream.fill.kind));
+    }
   }
   return known = std::move(moves);
 }
 
 Lowering::RowMoves Lowering::MovesOfGenerated(const StreamPlan& stream,
-                                              const Generated& generated) const {
-  const LayoutPlan& layout = plan_.chunks.front();
-  const size_t placements = RowsAlike(stream, layout) ? 1 : layout.placement.size();
-  const size_t segment_rows = generated.rows.size();
-  const std::vector<IndexMap> partition = Partition(stream.extent);
+                                              const Generated& generated) {
+  const std::vector<GeneratedRow> rows(generated.rows.begin(), generated.rows.end());
+  const std::vector<Cuts>& cuts = CutsOfChunks(stream.extent);
   auto moves = std::make_shared<std::vector<Moves>>();
-  for (size_t row = 0; row < std::max(placements, segment_rows); ++row) {
-    moves->push_back(GeneratedMoves(generated.rows[segment_rows == 1 ? 0 : row],
-                                    generated.over_padded_columns,
-                                    layout.placement[placements == 1 ? 0 : row], partition));
+  for (size_t c = 0; c < cuts.size(); ++c) {
+    const LayoutPlan& layout = plan_.chunks[c];
+    const size_t placements = RowsAlike(stream, layout) ? 1 : layout.placement.size();
+    for (size_t row = 0; row < std::max(placements, rows.size()); ++row) {
+      moves->push_back(GeneratedMoves(rows[rows.size() == 1 ? 0 : row],
+                                      generated.over_padded_columns,
+                                      layout.placement[placements == 1 ? 0 : row], cuts[c]));
+    }
   }
   return moves;
 }

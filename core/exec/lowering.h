@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "core/batch/batch.h"
 #include "core/batch/buffer.h"
+#include "core/exec/moves.h"
 #include "core/exec/task.h"
 #include "core/plan/plan.h"
 
@@ -51,19 +52,21 @@ class Lowering {
 
   absl::StatusOr<const Tensor*> Find(const ViewOf& view) const;
   void AddCut(const StreamPlan& stream, absl::Span<std::byte* const> dests, CutTask task);
-  absl::StatusOr<LoweredStream> LowerAsSent(const StreamPlan& stream) const;
+  absl::StatusOr<LoweredStream> LowerWhole(const StreamPlan& stream);
   absl::Status SetSource(const StreamPlan& stream, LoweredStream& lowered);
   absl::StatusOr<Buffer> Derive(const StreamPlan& stream, const ViewOf& view, const Tensor& tensor);
-  std::vector<IndexMap> Partition(Extent extent) const;
+  absl::StatusOr<Buffer> Write(const StreamPlan& stream, const Literal& literal);
+  const std::vector<Cuts>& CutsOfChunks(Extent extent);
   RowMoves MovesOfView(const StreamPlan& stream);
-  RowMoves MovesOfGenerated(const StreamPlan& stream, const Generated& generated) const;
+  RowMoves MovesOfGenerated(const StreamPlan& stream, const Generated& generated);
 
   const ShardPlan& plan_;
   const Batch& batch_;
   const absl::Span<const int64_t> ranks_;
   BufferPool& pool_;
-  std::map<std::tuple<Extent, Fill::Kind, bool>, RowMoves>
-      viewed_;  // streams of one geometry share
+  // What streams of one geometry share.
+  std::map<Extent, std::vector<Cuts>> cuts_;  // one per chunk
+  std::map<std::tuple<Extent, Fill::Kind, bool>, RowMoves> viewed_;
   std::vector<Buffer> derived_;
   std::vector<Task> tasks_;
 };

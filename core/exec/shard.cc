@@ -21,6 +21,10 @@ size_t LocalBytes(const ShardPlan& plan, int64_t rank) {
 
 }  // namespace
 
+StreamCut CutOf(const ShardPlan& plan, const StreamPlan& stream) {
+  return {stream.extent, OutputAxis(plan, stream)};
+}
+
 absl::Status WriteShards(const ShardPlan& plan, const Batch& batch, absl::Span<const int64_t> ranks,
                          absl::Span<std::byte* const> dests, Executor& executor, BufferPool& pool) {
   Lowering lowering(plan, batch, ranks, pool);
@@ -38,30 +42,31 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
   ShardResult result;
   result.notices = plan.notices;
   std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), nullptr);
-  std::vector<Buffer> padded(plan.streams.size());
+  std::vector<Buffer> shared(plan.streams.size());
   for (size_t k = 0; k < ranks.size(); ++k) {
-    RankShard shard{LayoutFor(plan, ranks[k], digest), {{}, plan.scalars}, {}};
+    RankShard shard{LayoutFor(plan, ranks[k], digest), {{}, ScalarsOf(plan, ranks[k])}, {}};
     CPSHARD_ASSIGN_OR_RETURN(const Buffer block, pool.Allocate(LocalBytes(plan, ranks[k])));
     size_t offset = 0;
     for (size_t s = 0; s < plan.streams.size(); ++s) {
       const StreamPlan& stream = plan.streams[s];
       Tensor tensor{OutputSpec(plan, stream, ranks[k]), {}};
       const size_t bytes = NumBytes(tensor.spec);
-      if (stream.extent == Extent::kAsSent) {
-        tensor.buffer = batch.FindTensor(std::get<ViewOf>(stream.value.from).source)->buffer;
+      const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
+      if (stream.extent == Extent::kWhole && view != nullptr) {
+        tensor.buffer = batch.FindTensor(view->source)->buffer;
       } else if (stream.extent == Extent::kLocal) {
         if (bytes > 0) tensor.buffer = block.Slice(offset, bytes);
         dests[s * ranks.size() + k] = tensor.buffer.data();
         offset = AlignUp(offset + bytes);
       } else {
         if (k == 0) {
-          CPSHARD_ASSIGN_OR_RETURN(padded[s], pool.Allocate(bytes));
-          dests[s * ranks.size()] = padded[s].data();
+          CPSHARD_ASSIGN_OR_RETURN(shared[s], pool.Allocate(bytes));
+          dests[s * ranks.size()] = shared[s].data();
         }
-        tensor.buffer = padded[s];
+        tensor.buffer = shared[s];
       }
       shard.batch.tensors.push_back(std::move(tensor));
-      shard.cuts.push_back({stream.extent, stream.axis});
+      shard.cuts.push_back(CutOf(plan, stream));
     }
     result.shards.push_back(std::move(shard));
   }
@@ -78,6 +83,7 @@ absl::StatusOr<ShardResult> ShardBatch(const Sharder& sharder, const Batch& batc
                            ResolveRanks(ranks, cp_size.value_or(1)));
   CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, PlanBatch(sharder, batch, cp_size));
   CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, resolved, limits).status());
+  CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, resolved, limits).status());
   return MakeShards(plan, batch, resolved, executor, pool);
 }
 

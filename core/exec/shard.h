@@ -14,9 +14,11 @@ namespace cpshard {
 // How much of a stream a shard holds, and on which axis it was cut.
 struct StreamCut {
   Extent extent = Extent::kLocal;
-  int seq_axis = 1;  // meaningless for kAsSent
+  int seq_axis = 1;  // of the shard's tensor; meaningless for kWhole
   friend bool operator==(const StreamCut&, const StreamCut&) = default;
 };
+
+StreamCut CutOf(const ShardPlan& plan, const StreamPlan& stream);
 
 // What one rank receives.
 struct RankShard {
@@ -39,8 +41,9 @@ absl::Status WriteShards(const ShardPlan& plan, const Batch& batch, absl::Span<c
                          absl::Span<std::byte* const> dests, Executor& executor, BufferPool& pool);
 
 // The shards of `ranks` in pooled memory: one block a rank, its streams 64-byte-aligned windows on
-// it (a block that holds a whole shard is large enough for huge pages). Streams as sent share the
-// batch's bytes; a padded stream is one buffer for all ranks. Errors: ResourceExhausted.
+// it (a block that holds a whole shard is large enough for huge pages). The caller's own tensors
+// share the batch's bytes; a literal or padded stream is one buffer for all ranks.
+// Errors: ResourceExhausted.
 absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch,
                                        absl::Span<const int64_t> ranks, Executor& executor,
                                        BufferPool& pool);

@@ -133,8 +133,9 @@ class BodyBuilder {
       if (stream.lowered.source.size() == 0) continue;      // nothing to view
       SlotMoves& slots = slots_[stream.lowered.cut.moves];  // streams of one geometry share
       if (slots.computed == nullptr) slots = BySlot(*stream.lowered.cut.moves, dests[s]);
-      const bool viewed = plan_.streams[s].extent == Extent::kAsSent ||
-                          RunsAreLong(stream.lowered.cut, slots, bytes[s], min_view_bytes);
+      const bool as_sent = plan_.streams[s].extent == Extent::kWhole && !stream.lowered.derived;
+      const bool viewed =
+          as_sent || RunsAreLong(stream.lowered.cut, slots, bytes[s], min_view_bytes);
       if (viewed) stream.views = &slots;
     }
     return absl::OkStatus();

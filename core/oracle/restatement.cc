@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/oracle/tensors.h"
+#include "core/oracle/thd.h"
 #include "core/oracle/values.h"
 
 namespace cpshard::oracle {
@@ -216,16 +217,25 @@ std::optional<Shard> RestateIdentity(const Batch& batch, const Options& options)
   return shard;
 }
 
+std::optional<Shard> RestateLayout(const Batch& batch, const Options& options,
+                                   std::optional<int64_t> cp_size, int64_t rank) {
+  if (options.layout == "identity") return RestateIdentity(batch, options);
+  if (options.layout == "thd") return RestateThd(batch, options, cp_size.value_or(1), rank);
+  if (!cp_size) return std::nullopt;  // 4.2, 4.3: a mesh is required
+  if (options.layout != "contiguous" && options.layout != "round_robin") return std::nullopt;
+  return RestateRows(batch, options, *cp_size, rank);
+}
+
 }  // namespace
 
 std::optional<Shard> Restate(const Batch& batch, const Options& options,
                              std::optional<int64_t> cp_size, int64_t rank) {
   if (cp_size && *cp_size < 1) return std::nullopt;
   if (rank < 0 || rank >= cp_size.value_or(1)) return std::nullopt;
-  if (options.layout == "identity") return RestateIdentity(batch, options);
-  if (!cp_size) return std::nullopt;  // 4.2, 4.3: a mesh is required
-  if (options.layout != "contiguous" && options.layout != "round_robin") return std::nullopt;
-  return RestateRows(batch, options, *cp_size, rank);
+  std::optional<Shard> shard = RestateLayout(batch, options, cp_size, rank);
+  // Non-tensors pass through every layout; one that the layout emits stands.
+  if (shard && options.qkv_format) shard->scalars.try_emplace("qkv_format", *options.qkv_format);
+  return shard;
 }
 
 }  // namespace cpshard::oracle

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace cpshard::oracle {
@@ -22,6 +23,9 @@ struct Tensor {
 
 using Batch = std::map<std::string, Tensor>;
 
+// A non-tensor entry.
+using Scalar = std::variant<int64_t, std::string>;
+
 // A token-aligned stream that the caller declares.
 struct Extra {
   std::string name;
@@ -30,12 +34,13 @@ struct Extra {
 };
 
 struct Options {
-  std::string layout;  // "identity", "contiguous", "round_robin"
+  std::string layout;  // "identity", "contiguous", "round_robin", "thd"
   bool keep_primary_full = false;
   int64_t pad_multiple = 1;  // contiguous
+  int64_t num_chunks = 1;    // thd
   std::optional<int64_t> padding_token_id;
   std::vector<Extra> extras;
-  std::optional<std::string> qkv_format;  // the batch's scalar entry of that name (D18)
+  std::optional<std::string> qkv_format;  // the batch's scalar entry of that name (5.5, D18)
 };
 
 // One rank's shard as the contract wants it.
@@ -43,7 +48,12 @@ struct Shard {
   Batch outputs;
   std::optional<int64_t> original_seq_len;
   std::optional<int64_t> padded_seq_len;
-  std::vector<int64_t> columns;  // padded column of every local slot; empty where no layout
+  // Padded column of every local slot, also of a chunked batch, whose layout the contract does not
+  // report: there over the flattened chunks. Empty where nothing is cut.
+  std::vector<int64_t> columns;
+  std::map<std::string, Scalar> scalars;  // qkv_format, cp_size, cp_rank
+  std::optional<std::vector<int64_t>> local_token_global_indices;
+  std::optional<std::vector<int64_t>> input_row_shape;  // {B, S}
 };
 
 // nullopt = the contract (with its decisions D1-D19) refuses the batch. `cp_size` absent = no mesh.

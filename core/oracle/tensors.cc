@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace cpshard::oracle {
 namespace {
@@ -100,6 +101,51 @@ std::optional<Tensor> PaddingMaskOf(const Tensor& attention_mask) {
       const bool zero = IsZero(ElementAt(attention_mask, index), dtype);
       out.bytes.push_back(dtype == "bool" ? zero : !zero);  // an additive bias attends with 0
     }
+  }
+  return out;
+}
+
+Tensor TakeRows(const Tensor& tensor, int64_t first, int64_t count) {
+  Tensor out{.dtype = tensor.dtype, .dims = tensor.dims, .bytes = {}};
+  out.dims[0] = count;
+  const int64_t inner = Product(tensor.dims, 1, tensor.dims.size());
+  for (int64_t i = first * inner; i < (first + count) * inner; ++i) {
+    Append(ElementAt(tensor, i), out);
+  }
+  return out;
+}
+
+Tensor Flattened(const Tensor& tensor) {
+  const int64_t rest = Product(tensor.dims, 2, tensor.dims.size());
+  Tensor out = tensor;
+  out.dims = {tensor.dims[0] * tensor.dims[1]};
+  if (rest != 1) out.dims.push_back(rest);
+  return out;
+}
+
+Tensor AsInt64(const Tensor& tensor) { return FromIntegers("i64", tensor.dims, Integers(tensor)); }
+
+std::vector<int64_t> Integers(const Tensor& tensor) {
+  std::vector<int64_t> values;
+  const int64_t count = Product(tensor.dims, 0, tensor.dims.size());
+  for (int64_t i = 0; i < count; ++i) {
+    values.push_back(IntegerOf(ElementAt(tensor, i), tensor.dtype));
+  }
+  return values;
+}
+
+Tensor FromIntegers(const std::string& dtype, std::vector<int64_t> dims,
+                    const std::vector<int64_t>& values) {
+  Tensor out{.dtype = dtype, .dims = std::move(dims), .bytes = {}};
+  for (const int64_t value : values) Append(*FillElement(value, dtype), out);
+  return out;
+}
+
+Tensor Stacked(const std::vector<Tensor>& tensors) {
+  Tensor out = tensors.front();
+  out.dims.insert(out.dims.begin(), static_cast<int64_t>(tensors.size()));
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    out.bytes.insert(out.bytes.end(), tensors[i].bytes.begin(), tensors[i].bytes.end());
   }
   return out;
 }

@@ -1,5 +1,5 @@
 // Whole-tensor steps of the restatement: a rank's slots of a stream, a repeated row, a padding mask
-// out of an attention mask.
+// out of an attention mask; rows taken, flattened, cast and stacked.
 #pragma once
 
 #include <cstdint>
@@ -37,5 +37,22 @@ Tensor CountingRows(int64_t rows, int64_t length);
 // True = pad (contract 2.5, D6). nullopt = a mask that cannot be read: 4-D integer, 4-D without a
 // head.
 std::optional<Tensor> PaddingMaskOf(const Tensor& attention_mask);
+
+// Rows first ... first + count - 1 of axis 0.
+Tensor TakeRows(const Tensor& tensor, int64_t first, int64_t count);
+
+// [B, S, ...] -> [B * S, rest], without the last axis where that is 1 (contract 5.2).
+Tensor Flattened(const Tensor& tensor);
+
+// Every element as int64.
+Tensor AsInt64(const Tensor& tensor);
+std::vector<int64_t> Integers(const Tensor& tensor);
+
+// `values`, row-major, in an integer dtype or bool.
+Tensor FromIntegers(const std::string& dtype, std::vector<int64_t> dims,
+                    const std::vector<int64_t>& values);
+
+// On a new axis 0. Precondition: at least one, and all of one dtype and shape.
+Tensor Stacked(const std::vector<Tensor>& tensors);
 
 }  // namespace cpshard::oracle

@@ -87,6 +87,13 @@ Element FloatElement(double value, const std::string& dtype) {
   return Write(value);
 }
 
+double NumberOf(const Element& element, const std::string& float_dtype) {
+  if (float_dtype == "f16") return Decode(Read<uint16_t>(element), kF16);
+  if (float_dtype == "bf16") return Decode(Read<uint16_t>(element), kBF16);
+  if (float_dtype == "f32") return Read<float>(element);
+  return Read<double>(element);
+}
+
 struct Range {
   int64_t low, high;
 };
@@ -128,11 +135,19 @@ bool IsFloat(const std::string& dtype) {
 }
 
 bool IsZero(const Element& element, const std::string& dtype) {
-  if (dtype == "f16") return Decode(Read<uint16_t>(element), kF16) == 0;
-  if (dtype == "bf16") return Decode(Read<uint16_t>(element), kBF16) == 0;
-  if (dtype == "f32") return Read<float>(element) == 0;
-  if (dtype == "f64") return Read<double>(element) == 0;
+  if (IsFloat(dtype)) return NumberOf(element, dtype) == 0;
   return Read<uint64_t>(element) == 0;
+}
+
+int64_t IntegerOf(const Element& element, const std::string& dtype) {
+  if (dtype == "bool" || dtype == "u8") return Read<uint8_t>(element);
+  if (dtype == "i8") return Read<int8_t>(element);
+  if (dtype == "i16") return Read<int16_t>(element);
+  if (dtype == "i32") return Read<int32_t>(element);
+  if (dtype == "i64") return Read<int64_t>(element);
+  const double number = NumberOf(element, dtype);
+  if (std::isnan(number)) return 0;
+  return AsInteger(number, IntegerRange("i64")).value_or(number > 0 ? INT64_MAX : INT64_MIN);
 }
 
 std::optional<Element> FillElement(const Value& value, const std::string& dtype) {

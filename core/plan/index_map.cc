@@ -35,6 +35,11 @@ absl::StatusOr<IndexMap> IndexMap::FromRuns(absl::Span<const Run> runs, int64_t 
   return map;
 }
 
+void IndexMap::Reserve(size_t runs) {
+  runs_.reserve(runs);
+  starts_.reserve(runs);
+}
+
 void IndexMap::Append(Run run) {
   if (run.length == 0) return;
   if (!runs_.empty()) {

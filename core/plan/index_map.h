@@ -36,6 +36,9 @@ class IndexMap {
   // 0 ... size-1 onto themselves.
   static IndexMap Identity(int64_t size);
 
+  // Room for so many runs.
+  void Reserve(size_t runs);
+
   // From runs that a peer sent. InvalidArgument, naming the run: a negative length, a source that
   // is neither kFill nor >= 0, a source end beyond `columns`, a total beyond int64.
   static absl::StatusOr<IndexMap> FromRuns(absl::Span<const Run> runs, int64_t columns);

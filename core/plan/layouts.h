@@ -31,4 +31,14 @@ struct RoundRobinOptions {
 };
 Sharder RoundRobin(RoundRobinOptions options, SharedOptions shared = {});
 
+// Packed documents as one stream of T = B * S tokens, every document cut head and tail (contract
+// 4.7, 5, 6: TransformerEngine's THD). seq_lens and seq_lens_padded [B, n] hold the real and the
+// padded length of every document of every row, -1000 in unused places. At cp_size 1 and without a
+// mesh the batch is converted, not cut. Nothing is padded: every padded length must be a multiple
+// of 2 * cp_size, and the documents of a row must fill it.
+struct ThdOptions {
+  int64_t num_chunks = 1;  // micro-batches of B / num_chunks rows each; below 2 acts as 1
+};
+Sharder Thd(ThdOptions options, SharedOptions shared = {});
+
 }  // namespace cpshard

@@ -1,9 +1,47 @@
 #include "core/plan/partition.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/plan/status_macros.h"
 
 namespace cpshard {
+namespace {
+
+absl::Status CheckBoundaries(absl::Span<const int64_t> boundaries, int64_t total_tokens,
+                             int64_t pieces) {
+  constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+  if (boundaries.size() < 2 || boundaries.front() != 0 || boundaries.back() != total_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        boundaries.size(), " boundaries of documents",
+        boundaries.empty()
+            ? ""
+            : absl::StrCat(", from ", boundaries.front(), " to ", boundaries.back(), ","),
+        " do not span ", total_tokens,
+        " tokens; at least two are needed, the first 0 and the "
+        "last the number of tokens"));
+  }
+  if (total_tokens < 1 || total_tokens > kInt32Max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("total_tokens is ", total_tokens, "; it must be 1 ... ", kInt32Max));
+  }
+  for (size_t i = 0; i + 1 < boundaries.size(); ++i) {
+    const int64_t begin = boundaries[i], end = boundaries[i + 1];
+    // From 0 on and not descending, so the difference does not overflow.
+    if (end >= begin && (end - begin) % pieces == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("document ", i, " from ", begin, " to ", end,
+                     end < begin ? " ends before it begins; boundaries ascend"
+                                 : absl::StrCat(" has a length that is no multiple of 2 * cp_size"
+                                                " = ",
+                                                pieces, "; pad it to one")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<int64_t> CheckedMultiply(int64_t a, int64_t b, absl::string_view what) {
   int64_t product;
@@ -51,6 +89,23 @@ absl::StatusOr<std::vector<IndexMap>> RoundRobinPartition(int64_t padded_len, in
   for (int64_t rank = 0; rank < cp_size; ++rank) {
     partition[rank].Append({rank * chunk, chunk});
     partition[rank].Append({(2 * cp_size - 1 - rank) * chunk, chunk});
+  }
+  return partition;
+}
+
+absl::StatusOr<std::vector<IndexMap>> TePartition(absl::Span<const int64_t> boundaries,
+                                                  int64_t total_tokens, int64_t cp_size) {
+  CPSHARD_RETURN_IF_ERROR(CheckBoundaries(boundaries, total_tokens, 2 * cp_size));
+  const size_t documents = boundaries.size() - 1;
+  std::vector<IndexMap> partition(cp_size);
+  for (int64_t rank = 0; rank < cp_size; ++rank) {
+    IndexMap& local = partition[rank];
+    local.Reserve(std::min(2 * documents, static_cast<size_t>(total_tokens / cp_size)));
+    for (size_t i = 0; i < documents; ++i) {
+      const int64_t chunk = (boundaries[i + 1] - boundaries[i]) / (2 * cp_size);
+      local.Append({boundaries[i] + rank * chunk, chunk});
+      local.Append({boundaries[i] + (2 * cp_size - 1 - rank) * chunk, chunk});
+    }
   }
   return partition;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/plan/index_map.h"
 
 namespace cpshard {
@@ -27,5 +28,15 @@ absl::StatusOr<std::vector<IndexMap>> ContiguousPartition(int64_t padded_len, in
 // Rank r holds chunk r, then chunk 2*cp_size-1-r, of 2*cp_size equal chunks (head and tail).
 // InvalidArgument: padded_len is not divisible by 2 * cp_size.
 absl::StatusOr<std::vector<IndexMap>> RoundRobinPartition(int64_t padded_len, int64_t cp_size);
+
+// Head and tail chunk of every document of a packed stream (contract section 6): documents lie
+// between consecutive `boundaries`, and of the 2*cp_size equal chunks of each the rank r holds
+// chunk r, then chunk 2*cp_size-1-r, documents in order. Of one document it is the round robin map.
+// Only on the formula's precondition (D5). InvalidArgument, naming the document and the numbers:
+// fewer than two boundaries; the first is not 0, the last is not total_tokens, or they descend; a
+// document's length is not divisible by 2 * cp_size; total_tokens is 0 or beyond int32.
+// Cost: documents * ranks.
+absl::StatusOr<std::vector<IndexMap>> TePartition(absl::Span<const int64_t> boundaries,
+                                                  int64_t total_tokens, int64_t cp_size);
 
 }  // namespace cpshard

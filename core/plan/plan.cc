@@ -14,7 +14,7 @@ namespace {
 absl::StatusOr<int64_t> CheckedBytes(const StreamPlan& stream, int64_t columns) {
   int64_t bytes = ItemSize(stream.dtype);
   for (size_t i = 0; i < stream.dims.size(); ++i) {
-    const bool placed = static_cast<int>(i) == stream.axis && stream.extent != Extent::kAsSent;
+    const bool placed = static_cast<int>(i) == stream.axis && stream.extent != Extent::kWhole;
     CPSHARD_ASSIGN_OR_RETURN(
         bytes, CheckedMultiply(bytes, placed ? columns : stream.dims[i], stream.name));
   }
@@ -29,9 +29,8 @@ struct Columns {
 
 Columns ColumnsOf(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
   Columns columns{0, 0};
-  if (plan.chunks.empty()) return columns;
   for (int64_t rank : ranks) {
-    const int64_t length = plan.chunks.front().LocalLen(rank);
+    const int64_t length = LocalSlots(plan, rank);
     columns.most = std::max(columns.most, length);
     if (columns.total && __builtin_add_overflow(*columns.total, length, &*columns.total)) {
       columns.total.reset();
@@ -50,7 +49,8 @@ absl::StatusOr<int64_t> CheckedLocalBytes(const StreamPlan& stream, const Column
   return CheckedMultiply(column, *columns.total, stream.name);
 }
 
-absl::Status OverLimit(const ShardPlan& plan, size_t num_ranks, const Limits& limits) {
+absl::Status OverLimit(absl::string_view what, const ShardPlan& plan, size_t num_ranks,
+                       const Limits& limits) {
   std::string why;
   if (!plan.chunks.empty()) {
     const LayoutPlan& layout = plan.chunks.front();
@@ -58,7 +58,7 @@ absl::Status OverLimit(const ShardPlan& plan, size_t num_ranks, const Limits& li
     if (!layout.padded_to.empty()) absl::StrAppend(&why, ", ", layout.padded_to);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "the shards of ", num_ranks, " ranks are over the limit of ", limits.max_batch_bytes,
+      "the ", what, " of ", num_ranks, " ranks are over the limit of ", limits.max_batch_bytes,
       " bytes", why, "; pad to less, or ask for fewer ranks at once"));
 }
 
@@ -70,26 +70,46 @@ absl::string_view ExtentName(Extent extent) {
       return "local";
     case Extent::kPadded:
       return "padded";
-    case Extent::kAsSent:
-      return "as_sent";
+    case Extent::kWhole:
+      return "whole";
   }
   return "?";
 }
 
 TensorSpec OutputSpec(const ShardPlan& plan, const StreamPlan& stream, int64_t rank) {
   TensorSpec output{stream.name, stream.dtype, stream.dims};
-  if (stream.extent == Extent::kAsSent) return output;
+  if (stream.extent == Extent::kWhole) return output;
   const LayoutPlan& layout = plan.chunks.front();
   output.dims[stream.axis] =
       stream.extent == Extent::kLocal ? layout.LocalLen(rank) : layout.padded_len;
+  if (plan.stacked()) {
+    output.dims.insert(output.dims.begin(), static_cast<int64_t>(plan.chunks.size()));
+  }
   return output;
+}
+
+int OutputAxis(const ShardPlan& plan, const StreamPlan& stream) {
+  return stream.axis + (plan.stacked() && stream.extent != Extent::kWhole ? 1 : 0);
+}
+
+std::vector<ScalarEntry> ScalarsOf(const ShardPlan& plan, int64_t rank) {
+  std::vector<ScalarEntry> entries;
+  for (const ScalarPlan& scalar : plan.scalars) entries.push_back({scalar.name, scalar.Of(rank)});
+  return entries;
+}
+
+int64_t LocalSlots(const ShardPlan& plan, int64_t rank) {
+  int64_t slots = 0;
+  for (const LayoutPlan& layout : plan.chunks) slots += layout.LocalLen(rank);
+  return slots;
 }
 
 absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
                                            const Limits& limits) {
   int64_t total = 0;
   for (const LayoutPlan& layout : plan.chunks) {
-    if (layout.padded_len > limits.max_batch_bytes) return OverLimit(plan, ranks.size(), limits);
+    if (layout.padded_len > limits.max_batch_bytes)
+      return OverLimit("shards", plan, ranks.size(), limits);
   }
   if (ranks.empty()) return total;
   const Columns columns = ColumnsOf(plan, ranks);
@@ -99,11 +119,37 @@ absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<con
     const absl::StatusOr<int64_t> bytes =
         local ? CheckedLocalBytes(stream, columns) : CheckedBytes(stream, padded_len);
     if (!bytes.ok() || *bytes > limits.max_batch_bytes - total) {
-      return OverLimit(plan, ranks.size(), limits);
+      return OverLimit("shards", plan, ranks.size(), limits);
     }
     total += *bytes;
   }
   return total;
+}
+
+absl::StatusOr<int64_t> CheckedLayoutBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                           const Limits& limits) {
+  constexpr int64_t kItem = sizeof(int64_t);
+  const int64_t most = limits.max_batch_bytes / kItem;
+  int64_t values = 0;
+  if (plan.chunks.size() == 1) {
+    const LayoutPlan& layout = plan.chunks.front();
+    if (layout.report.stream_positions &&
+        (__builtin_mul_overflow(layout.rows, layout.source_len, &values) || values > most)) {
+      return OverLimit("layouts", plan, ranks.size(), limits);
+    }
+  }
+  for (int64_t rank : ranks) {
+    for (const LayoutPlan& layout : plan.chunks) {
+      values += 2 * static_cast<int64_t>(layout.partition[rank].runs().size());
+      const bool indices = layout.report.indices != Report::Indices::kNone;
+      if (indices && !plan.stacked()) {
+        if (layout.LocalLen(rank) > most) return OverLimit("layouts", plan, ranks.size(), limits);
+        values += layout.LocalLen(rank);
+      }
+    }
+    if (values > most) return OverLimit("layouts", plan, ranks.size(), limits);
+  }
+  return values * kItem;
 }
 
 std::string ToString(const ShardPlan& plan) {

@@ -88,11 +88,20 @@ struct Generated {
   friend bool operator==(const Generated&, const Generated&) = default;
 };
 
+// Values that the plan knows itself (boundaries of documents, their longest length): one per
+// element of the stream's dims, row-major, the same for every rank. Converted to the stream's
+// dtype, an integer one that holds them. Only with Extent::kWhole.
+struct Literal {
+  std::vector<int64_t> values;
+  friend bool operator==(const Literal&, const Literal&) = default;
+};
+
 enum class Op { kNone, kIsZero, kNotZero, kNotPositive, kBitwiseNot, kEquals };
 
-// cast, then op, then (by StreamPlan::dtype) cast again. The comparing ops yield bool.
+// cast, then op, then (by StreamPlan::dtype) cast again; only of a view. The comparing ops yield
+// bool.
 struct Expression {
-  std::variant<ViewOf, Generated> from;
+  std::variant<ViewOf, Generated, Literal> from;
   std::optional<DType> cast;
   Op op = Op::kNone;
   int64_t operand = 0;  // of kEquals
@@ -116,16 +125,17 @@ struct Fill {
 enum class Extent {
   kLocal,   // its own slots
   kPadded,  // all padded columns
-  kAsSent,  // the caller's tensor, untouched: every rank holds the same bytes
+  kWhole,   // not cut, every rank holds the same bytes: the caller's tensor untouched, or a literal
 };
 
-absl::string_view ExtentName(Extent extent);  // "local", "padded", "as_sent"
+absl::string_view ExtentName(Extent extent);  // "local", "padded", "whole"
 
 // One output stream.
 struct StreamPlan {
   std::string name;
   DType dtype = DType::kI64;
-  std::vector<int64_t> dims;  // before placement: dims[axis] == source_len unless kAsSent
+  std::vector<int64_t> dims;  // before placement: dims[axis] == source_len unless kWhole. A view
+                              // may reshape its source: the elements are the same, in order
   int axis = 1;               // the sequence axis
   int batch_axis = 0;         // its index is the row; -1 = all outer indices take row 0's placement
   Expression value;
@@ -140,24 +150,52 @@ struct Notice {
   friend bool operator==(const Notice&, const Notice&) = default;
 };
 
+// A non-tensor entry of the outputs.
+struct ScalarPlan {
+  std::string name;
+  std::vector<Scalar> values;  // 1 entry (the same for every rank) or one per rank
+
+  const Scalar& Of(int64_t rank) const { return values[values.size() == 1 ? 0 : rank]; }
+  friend bool operator==(const ScalarPlan&, const ScalarPlan&) = default;
+};
+
+// Several chunks are micro-batches of one batch (contract 5.6). Chunk c places a window of the
+// source columns; padded_len and the local lengths are the same in all of them. What is cut has its
+// sequence axis first, [T, ...], and comes out stacked, [C, L, ...]; such a plan has no kPadded
+// streams.
 struct ShardPlan {
   std::optional<int64_t> cp_size;
   std::vector<LayoutPlan> chunks;  // normally 1; more: one each; none: no layout is reported
   std::vector<StreamPlan> streams;
-  std::vector<ScalarEntry> scalars;  // in every rank's output
+  std::vector<ScalarPlan> scalars;
   std::vector<Notice> notices;
 
   int64_t num_ranks() const { return cp_size.value_or(1); }
+  bool stacked() const { return chunks.size() > 1; }
   friend bool operator==(const ShardPlan&, const ShardPlan&) = default;
 };
 
 // Name, dtype and shape of `stream` as rank `rank` receives it.
 TensorSpec OutputSpec(const ShardPlan& plan, const StreamPlan& stream, int64_t rank);
 
+// The axis of the output on which the stream was cut: one further where chunks are stacked.
+int OutputAxis(const ShardPlan& plan, const StreamPlan& stream);
+
+// The non-tensor entries that rank `rank` receives.
+std::vector<ScalarEntry> ScalarsOf(const ShardPlan& plan, int64_t rank);
+
+// Local slots of a rank, over all chunks.
+int64_t LocalSlots(const ShardPlan& plan, int64_t rank);
+
 // Bytes of the shards of `ranks`; a stream that every rank holds whole counts once.
 // InvalidArgument, naming what made the padding, when that is over limits.max_batch_bytes or
 // beyond int64: to be asked before anything of that size is allocated.
 absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
+                                           const Limits& limits);
+
+// The same for what the layouts of `ranks` report, as arrays of int64: the runs of every rank, its
+// indices, the positions once. Errors as above.
+absl::StatusOr<int64_t> CheckedLayoutBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
                                            const Limits& limits);
 
 // A few lines for people: layouts, maps and streams.

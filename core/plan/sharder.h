@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/plan/int_view.h"
 #include "core/plan/plan.h"
 #include "core/plan/spec.h"
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -78,14 +77,5 @@ absl::Status ValidateSpec(const BatchSpec& spec, const Limits& limits);
 // InvalidArgument: a rank >= num_ranks or < 0, a rank named twice.
 absl::StatusOr<std::vector<int64_t>> ResolveRanks(absl::Span<const int64_t> asked,
                                                   int64_t num_ranks);
-
-// Values of an integer or bool stream, widened to int64, row-major.
-struct IntTensor {
-  std::vector<int64_t> dims;
-  std::vector<int64_t> values;
-};
-
-// The streams that Sharder::Needs named, by name.
-using PlanValues = std::map<std::string, IntTensor, std::less<>>;
 
 }  // namespace cpshard

@@ -87,7 +87,7 @@ LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len) {
 }
 
 RowStreams::RowStreams(const BatchSpec& spec, TokenRows rows, int64_t padded_len)
-    : spec_(spec), rows_(rows), padded_len_(padded_len) {}
+    : spec_(spec), rows_(rows), padded_len_(padded_len), outputs_(spec) {}
 
 absl::StatusOr<const TensorSpec*> RowStreams::Require(absl::string_view name) const {
   if (const TensorSpec* tensor = spec_.FindTensor(name)) return tensor;
@@ -231,55 +231,32 @@ absl::Status RowStreams::DerivePaddingMask(const TensorSpec& mask) {
   return absl::OkStatus();
 }
 
-std::vector<ScalarEntry> RowStreams::Scalars() const {
-  std::vector<ScalarEntry> scalars;
-  for (const ScalarEntry& scalar : spec_.scalars) {
-    if (!taken_.contains(scalar.name)) scalars.push_back(scalar);
+absl::Status RowStreams::Finish(ShardPlan& plan) {
+  for (Pending& pending : pending_) {
+    if (padded_len_ > rows_.length) CPSHARD_RETURN_IF_ERROR(SetFill(pending));
+    outputs_.Add(std::move(pending.stream));
   }
-  return scalars;
+  outputs_.MoveInto(plan);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<StreamPlan>> RowStreams::Finish() {
-  if (padded_len_ > rows_.length) {
-    for (Pending& pending : pending_) {
-      StreamPlan& stream = pending.stream;
-      const Generated* generated = std::get_if<Generated>(&stream.value.from);
-      if (generated != nullptr && generated->over_padded_columns) continue;
-      if (!pending.fill) {
-        if (stream.dtype == DType::kBool) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("stream '", stream.name, "' of dtype bool cannot be continued over ",
-                           padded_len_ - rows_.length, " padding columns; send integers"));
-        }
-        stream.fill.kind = Fill::Kind::kContinue;
-        continue;
-      }
-      CPSHARD_ASSIGN_OR_RETURN(stream.fill.value,
-                               ConvertFill(*pending.fill, stream.dtype, stream.name));
-      stream.fill.kind = Fill::Kind::kConstant;
-    }
+absl::Status RowStreams::SetFill(Pending& pending) const {
+  StreamPlan& stream = pending.stream;
+  const Generated* generated = std::get_if<Generated>(&stream.value.from);
+  if (generated != nullptr && generated->over_padded_columns) return absl::OkStatus();
+  if (pending.fill) {
+    CPSHARD_ASSIGN_OR_RETURN(stream.fill.value,
+                             ConvertFill(*pending.fill, stream.dtype, stream.name));
+    stream.fill.kind = Fill::Kind::kConstant;
+    return absl::OkStatus();
   }
-  std::vector<StreamPlan> streams;
-  const auto take_pending = [&](absl::string_view name) {
-    for (Pending& pending : pending_) {
-      if (pending.stream.name != name) continue;
-      streams.push_back(std::move(pending.stream));
-      pending.stream.name.clear();
-      return true;
-    }
-    return false;
-  };
-  for (const TensorSpec& tensor : spec_.tensors) {
-    if (take_pending(tensor.name) || taken_.contains(tensor.name)) continue;
-    StreamPlan stream{tensor.name, tensor.dtype, tensor.dims};
-    stream.value.from = ViewOf{tensor.name};
-    stream.extent = Extent::kAsSent;
-    streams.push_back(std::move(stream));
+  if (stream.dtype == DType::kBool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stream '", stream.name, "' of dtype bool cannot be continued over ",
+                     padded_len_ - rows_.length, " padding columns; send integers"));
   }
-  for (Pending& pending : pending_) {
-    if (!pending.stream.name.empty()) streams.push_back(std::move(pending.stream));
-  }
-  return streams;
+  stream.fill.kind = Fill::Kind::kContinue;
+  return absl::OkStatus();
 }
 
 }  // namespace cpshard

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/plan/layouts.h"
+#include "core/plan/outputs.h"
 #include "core/plan/plan.h"
 #include "core/plan/spec.h"
 
@@ -39,9 +39,8 @@ absl::Status RequireExtras(const BatchSpec& spec, const std::vector<ExtraStream>
 // A layout whose rows are all padded on the right, without partition and report.
 LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len);
 
-// Collects the outputs of a layout. Every entry of the batch is, in the end, cut, dropped, or
-// passed on as sent; Finish() passes on what was not named. The Cut calls check ranks and lengths
-// at once; fills are converted in Finish(), once it is known that there are fill columns.
+// Collects the outputs of a layout over rows. The Cut calls check ranks and lengths at once; fills
+// are converted in Finish(), once it is known that there are fill columns.
 class RowStreams {
  public:
   // `spec` must outlive the object; `padded` = padded_len of the layout.
@@ -65,14 +64,11 @@ class RowStreams {
   absl::Status CutPaddingMask();
 
   // The entry is not in the output.
-  void Drop(absl::string_view name) { taken_.insert(std::string(name)); }
+  void Drop(absl::string_view name) { outputs_.Drop(name); }
 
-  // The scalars that were not dropped.
-  std::vector<ScalarEntry> Scalars() const;
-
-  // Outputs in the order of the batch, new ones last. InvalidArgument: a fill that the stream's
-  // dtype cannot hold, where there are columns to fill.
-  absl::StatusOr<std::vector<StreamPlan>> Finish();
+  // Moves the outputs into the plan. InvalidArgument: a fill that the stream's dtype cannot hold,
+  // where there are columns to fill.
+  absl::Status Finish(ShardPlan& plan);
 
  private:
   struct Pending {
@@ -84,13 +80,14 @@ class RowStreams {
   absl::Status CheckLength(const TensorSpec& tensor, int axis) const;
   absl::Status CheckRows(const TensorSpec& tensor, int axis) const;
   void Add(StreamPlan stream, std::optional<Number> fill);
+  absl::Status SetFill(Pending& pending) const;
   absl::Status DerivePaddingMask(const TensorSpec& mask);
 
   const BatchSpec& spec_;
   TokenRows rows_;
   int64_t padded_len_;
   std::vector<Pending> pending_;
-  std::set<std::string, std::less<>> taken_;
+  Outputs outputs_;
 };
 
 }  // namespace cpshard

@@ -24,6 +24,32 @@ int64_t EndOf(const std::vector<std::string>& names, const BatchBegin& begin) {
   return end;
 }
 
+int64_t BytesOf(const std::vector<IndexMap>& maps) {
+  size_t bytes = 0;
+  for (const IndexMap& map : maps) {
+    bytes += map.runs().size() * sizeof(Run) + map.starts().size() * sizeof(int64_t);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+// What of a plan grows with the batch.
+int64_t BytesOf(const ShardPlan& plan) {
+  int64_t bytes = 0;
+  for (const LayoutPlan& layout : plan.chunks) {
+    bytes += BytesOf(layout.placement) + BytesOf(layout.partition);
+  }
+  for (const StreamPlan& stream : plan.streams) {
+    if (const auto* literal = std::get_if<Literal>(&stream.value.from)) {
+      bytes += static_cast<int64_t>(literal->values.size() * sizeof(int64_t));
+    } else if (const auto* generated = std::get_if<Generated>(&stream.value.from)) {
+      for (const std::vector<Segment>& row : generated->rows) {
+        bytes += static_cast<int64_t>(row.size() * sizeof(Segment));
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 ArrivingBatch::ArrivingBatch(BatchBegin begin, Sharder sharder, const Limits& limits)
@@ -138,16 +164,11 @@ absl::Status ArrivingBatch::PlanWhenPossible() {
 }
 
 absl::Status ArrivingBatch::Plan() {
-  PlanValues values;
-  for (const std::string& name : needs_) {
-    const Tensor* tensor = batch_.FindTensor(name);
-    if (tensor == nullptr) continue;  // absent is for the layout to judge
-    CPSHARD_ASSIGN_OR_RETURN(IntTensor ints, ReadInts(*tensor));
-    values.emplace(name, std::move(ints));
-  }
+  CPSHARD_ASSIGN_OR_RETURN(const PlanValues values, ViewNeeds(sharder_, begin_.spec, batch_));
   CPSHARD_ASSIGN_OR_RETURN(ShardPlan plan, sharder_.Plan(begin_.spec, values));
-  CPSHARD_ASSIGN_OR_RETURN(output_bytes_, CheckedOutputBytes(plan, begin_.ranks, limits_));
+  CPSHARD_ASSIGN_OR_RETURN(output_bytes_, CheckedAnswerBytes(plan, begin_.ranks, limits_));
   CPSHARD_RETURN_IF_ERROR(CheckHeads(plan));
+  plan_bytes_ = BytesOf(plan);
   plan_ = std::make_shared<const ShardPlan>(std::move(plan));
   return absl::OkStatus();
 }

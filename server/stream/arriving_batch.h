@@ -18,8 +18,8 @@ namespace cpshard {
 class ArrivingBatch {
  public:
   // Plans, where the layout reads no values. Takes no memory of the size of the batch.
-  // What the plan refuses; InvalidArgument: the shards would be over limits.max_batch_bytes, or
-  // their heads over what a frame holds.
+  // What the plan refuses; InvalidArgument: the shards or the layouts would be over
+  // limits.max_batch_bytes, or their heads over what a frame holds.
   static absl::StatusOr<std::unique_ptr<ArrivingBatch>> Make(BatchBegin begin,
                                                              const Limits& limits);
 
@@ -39,10 +39,11 @@ class ArrivingBatch {
 
   int64_t total_bytes() const { return begin_.total_bytes; }
   int64_t landed_bytes() const { return landed_; }
-  // Of all shards; before the plan taken to be as large as the batch.
+  // Of all shards, and layouts that lie beside them; before the plan taken to be as large as the
+  // batch.
   int64_t output_bytes() const { return plan_ == nullptr ? begin_.total_bytes : output_bytes_; }
-  // The batch and its answer at the same time.
-  int64_t memory_bytes() const { return total_bytes() + output_bytes(); }
+  // The batch, its plan and its answer at the same time.
+  int64_t memory_bytes() const { return total_bytes() + plan_bytes_ + output_bytes(); }
 
  private:
   ArrivingBatch(BatchBegin begin, Sharder sharder, const Limits& limits);
@@ -60,7 +61,7 @@ class ArrivingBatch {
   const std::vector<std::string> needs_;
   int64_t needs_end_ = 0;  // the plan's values have landed when so many bytes have
   std::shared_ptr<const ShardPlan> plan_;
-  int64_t output_bytes_ = 0;
+  int64_t output_bytes_ = 0, plan_bytes_ = 0;
 
   Buffer buffer_;
   Batch batch_;  // windows on buffer_

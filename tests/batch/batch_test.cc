@@ -20,11 +20,11 @@ template <typename T>
 void ExpectReadsItsLimits(DType dtype) {
   const T low = std::numeric_limits<T>::min();
   const T high = std::numeric_limits<T>::max();
-  const absl::StatusOr<IntTensor> ints =
-      ReadInts(TensorOf<T>("x", dtype, {2, 2}, {low, high, T{1}, T{0}}));
+  const Tensor tensor = TensorOf<T>("x", dtype, {2, 2}, {low, high, T{1}, T{0}});
+  const absl::StatusOr<IntView> ints = ViewInts(tensor);
   ASSERT_TRUE(ints.ok()) << ints.status();
-  EXPECT_THAT(ints->dims, ElementsAre(2, 2));
-  EXPECT_THAT(ints->values, ElementsAre(low, high, 1, 0)) << DTypeName(dtype);
+  EXPECT_THAT(ints->dims(), ElementsAre(2, 2));
+  EXPECT_THAT(ints->ToVector(), ElementsAre(low, high, 1, 0)) << DTypeName(dtype);
 }
 
 TEST(Batch, ReadsEveryIntegerDTypeWidened) {
@@ -36,15 +36,15 @@ TEST(Batch, ReadsEveryIntegerDTypeWidened) {
 }
 
 TEST(Batch, ReadsBoolsAsZeroAndOne) {
-  EXPECT_THAT(ReadInts(TensorOf<uint8_t>("x", DType::kBool, {3}, {1, 0, 1}))->values,
+  EXPECT_THAT(ViewInts(TensorOf<uint8_t>("x", DType::kBool, {3}, {1, 0, 1}))->ToVector(),
               ElementsAre(1, 0, 1));
 }
 
 TEST(Batch, ReadsScalarsAndEmptyTensors) {
-  EXPECT_THAT(ReadInts(TensorOf<int64_t>("x", DType::kI64, {}, {42}))->values, ElementsAre(42));
-  const absl::StatusOr<IntTensor> empty = ReadInts(TensorOf<int64_t>("x", DType::kI64, {0, 7}, {}));
-  EXPECT_THAT(empty->values, IsEmpty());
-  EXPECT_THAT(empty->dims, ElementsAre(0, 7));
+  EXPECT_THAT(ViewInts(TensorOf<int64_t>("x", DType::kI64, {}, {42}))->ToVector(), ElementsAre(42));
+  const absl::StatusOr<IntView> empty = ViewInts(TensorOf<int64_t>("x", DType::kI64, {0, 7}, {}));
+  EXPECT_THAT(empty->ToVector(), IsEmpty());
+  EXPECT_THAT(empty->dims(), ElementsAre(0, 7));
 }
 
 TEST(Batch, ReadsBytesOfAnyAlignment) {
@@ -52,13 +52,13 @@ TEST(Batch, ReadsBytesOfAnyAlignment) {
   const int64_t values[] = {-5, int64_t{1} << 40, 7};
   std::memcpy(bytes.data() + 1, values, sizeof values);
   const Tensor tensor{{"x", DType::kI64, {3}}, BufferOf(bytes).Slice(1, sizeof values)};
-  EXPECT_THAT(ReadInts(tensor)->values, ElementsAre(-5, int64_t{1} << 40, 7));
+  EXPECT_THAT(ViewInts(tensor)->ToVector(), ElementsAre(-5, int64_t{1} << 40, 7));
 }
 
 TEST(Batch, RefusesToReadFloatsAsIntegers) {
   for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const absl::Status status =
-        ReadInts(TensorOf<std::byte>("seq_lens", dtype, {1}, std::vector<std::byte>(8))).status();
+        ViewInts(TensorOf<std::byte>("seq_lens", dtype, {1}, std::vector<std::byte>(8))).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("seq_lens"), HasSubstr(std::string(DTypeName(dtype)))));
@@ -90,7 +90,7 @@ Sharder Reader() {
       [](const BatchSpec&, const SharedOptions&, const PlanValues& values) {
         ShardPlan plan;
         for (const auto& [name, ints] : values) {
-          plan.notices.push_back({name, std::to_string(ints.values.at(0))});
+          plan.notices.push_back({name, std::to_string(ints[0])});
         }
         return absl::StatusOr<ShardPlan>(plan);
       },

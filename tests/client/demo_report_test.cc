@@ -17,7 +17,8 @@ BatchReport Report() {
           .columns = 32768,
           .bytes = 819000,
           .tokens_of_rank = {8000, 8001, 7999, 8000},
-          .seconds = 0.00125};
+          .seconds = 0.00125,
+          .equal = {"input_ids", "labels"}};
 }
 
 absl::StatusOr<BatchReport> Parsed(absl::string_view text) {
@@ -32,7 +33,8 @@ TEST(LoaderReport, IsOneLineOfJson) {
   EXPECT_THAT(line, Not(HasSubstr("\n")));
   for (const char* part :
        {R"("layout":"round_robin")", R"("batch":6)", R"("real_tokens":32000)", R"("columns":32768)",
-        R"("bytes":819000)", R"("tokens_of_rank":[8000,8001,7999,8000])", R"("seconds":0.00125)"}) {
+        R"("bytes":819000)", R"("tokens_of_rank":[8000,8001,7999,8000])", R"("seconds":0.00125)",
+        R"("equal":["input_ids","labels"])"}) {
     EXPECT_THAT(line, HasSubstr(part));
   }
   EXPECT_THAT(line, Not(HasSubstr("difference")));
@@ -70,6 +72,8 @@ TEST(LoaderReport, RefusesAMemberOfAnotherKind) {
       {R"("batch":6)", R"("batch":6.5)"},
       {R"("layout":"round_robin")", R"("layout":7)"},
       {"[8000,", R"(["8000",)"},
+      {R"(["input_ids",)", "[7,"},
+      {R"("equal":[)", R"("equals":[)"},
       {R"("seconds":0.00125)", R"("seconds":null)"},
       {R"("bytes":819000,)", ""},
   };

@@ -51,6 +51,17 @@ TEST_F(DemoTallyTest, AddsUpTheBatches) {
   EXPECT_EQ(figures.tokens_of_rank, (std::vector<int64_t>{420, 280}));
 }
 
+TEST_F(DemoTallyTest, CountsTheBatchesInWhichEveryStreamCameBack) {
+  const auto report = [this](int64_t batch, std::vector<std::string> equal) {
+    tally_.Add(batch % 3, {.layout = "contiguous", .batch = batch, .equal = std::move(equal)});
+  };
+  report(0, {"input_ids", "labels"});
+  report(1, {"labels"});
+  report(2, {"input_ids", "labels", "padding_mask"});
+  EXPECT_EQ(tally_.Sum().streams,
+            (std::vector<StreamFigure>{{"input_ids", 2}, {"labels", 3}, {"padding_mask", 1}}));
+}
+
 TEST_F(DemoTallyTest, ARateIsTheMedianOfTheLoadersEachByItsOwnClock) {
   const auto report = [](Tally& tally, int64_t batch, double seconds) {
     tally.Add(batch % 4, {.layout = "contiguous",

@@ -40,10 +40,12 @@ std::string Describe(const Answer& answer) {
   Fingerprint print;
   size_t streams = 0;
   for (const RankAnswer& rank : *answer) {
-    print.Add(absl::StrCat(DigestOf(rank.batch)));
-    for (const ScalarEntry& scalar : rank.batch.scalars) {
-      print.Add(scalar.name);
-      std::visit(AddScalar{print}, scalar.value);
+    for (const Batch* batch : {&rank.batch, &rank.state}) {
+      print.Add(absl::StrCat(DigestOf(*batch)));
+      for (const ScalarEntry& scalar : batch->scalars) {
+        print.Add(scalar.name);
+        std::visit(AddScalar{print}, scalar.value);
+      }
     }
     print.Add(rank.layout.local_token_global_indices);
     print.Add(rank.layout.original_seq_len);

@@ -13,6 +13,7 @@ namespace cpshard::conformance {
 struct RankAnswer {
   Batch batch;
   ShardLayout layout;  // no layout reported = fields 1 to 5 absent
+  Batch state;         // what a layout keeps beside its outputs; it does not travel
 };
 
 using Answer = absl::StatusOr<std::vector<RankAnswer>>;  // by rank

@@ -26,16 +26,22 @@ absl::StatusOr<Json> AuxOnlyLayout(Args&) {
   return Json{{"round_robin", Json{{"keep_primary_full", true}}}};
 }
 
+absl::StatusOr<Json> ThdLayout(Args& args) {
+  Json layout = Json::object();
+  if (const Json* chunks = args.Take("num_chunks")) layout["num_chunks"] = *chunks;
+  return Json{{"thd", std::move(layout)}};
+}
+
 constexpr Backend kBackends[] = {
     {.name = "identity", .layout = IdentityLayout},
     {.name = "contiguous", .layout = ContiguousLayout},
     {.name = "round_robin", .layout = RoundRobinLayout},
     {.name = "round_robin_aux_only", .layout = AuxOnlyLayout},
     {.name = "index_map", .library = ReadIndexMap},
-    {.name = "te_index_map"},
-    {.name = "thd_convert"},
-    {.name = "thd_chunks"},
-    {.name = "te_thd"},
+    {.name = "te_index_map", .library = ReadTeIndexMap},
+    {.name = "thd_convert", .layout = ThdLayout, .conversion_only = true},
+    {.name = "thd_chunks", .layout = ThdLayout, .conversion_only = true},
+    {.name = "te_thd", .layout = ThdLayout},
     {.name = "glm_dsa"},
     {.name = "dsv4"},
     {.name = "dsv4_multiple"},

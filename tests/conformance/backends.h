@@ -44,6 +44,9 @@ struct Backend {
   absl::StatusOr<Json> (*layout)(Args& args) = nullptr;
   // A function of the library, not a verb of the wire.
   absl::StatusOr<LibraryCall> (*library)(const Input& input, Args& args) = nullptr;
+  // The reference function converts and cuts nothing: the layout is driven without a mesh, and what
+  // it adds for the trainer (`_thd_local_indices`, the reported layout) is not compared.
+  bool conversion_only = false;
 
   bool built() const { return layout != nullptr || library != nullptr; }
 };

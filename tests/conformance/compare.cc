@@ -156,7 +156,7 @@ Difference CompareLayouts(absl::string_view rank, const ShardLayout& got, const 
 
 }  // namespace
 
-std::vector<std::string> DropGradients(bool on_wire, Expectation& expectation) {
+std::vector<std::string> DropUnavailable(bool on_wire, Expectation& expectation) {
   std::set<std::string> dropped;
   for (RankAnswer& rank : expectation.ranks) {
     std::erase_if(rank.batch.tensors, [&](const Tensor& tensor) {
@@ -165,6 +165,9 @@ std::vector<std::string> DropGradients(bool on_wire, Expectation& expectation) {
       if (drop) dropped.insert(name);
       return drop;
     });
+    if (!on_wire) continue;
+    for (const std::string& name : NamesOf(rank.state)) dropped.insert("state." + name);
+    rank.state = {};
   }
   return {dropped.begin(), dropped.end()};
 }
@@ -185,6 +188,7 @@ std::optional<std::string> FirstDifference(const Answer& answer, const Expectati
     const std::string rank = absl::StrCat("rank ", r);
     Difference difference = CompareBatches(rank, got.batch, want.batch);
     if (!difference) difference = CompareLayouts(rank, got.layout, want.layout);
+    if (!difference) difference = CompareBatches(rank + ", state", got.state, want.state);
     if (difference) return difference;
   }
   return std::nullopt;

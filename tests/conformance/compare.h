@@ -10,9 +10,9 @@
 
 namespace cpshard::conformance {
 
-// Drops the gradients that nothing here can compute (all but kGradientOfSum; through a server that
-// one too) and returns their names.
-std::vector<std::string> DropGradients(bool on_wire, Expectation& expectation);
+// Drops what this run cannot have, and returns the names: gradients that nothing here can compute
+// (all but kGradientOfSum); through a server that one too, and the state.
+std::vector<std::string> DropUnavailable(bool on_wire, Expectation& expectation);
 
 // The first difference: which rank and stream, at which index, got what, wanted what.
 std::optional<std::string> FirstDifference(const Answer& answer, const Expectation& expectation);

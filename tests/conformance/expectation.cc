@@ -1,6 +1,8 @@
 #include "tests/conformance/expectation.h"
 
+#include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,19 +24,15 @@ absl::StatusOr<absl::StatusCode> CodeOf(const Json& name) {
 
 // A list of integers, or a tensor of any integer dtype (the wire has one integer array).
 absl::StatusOr<IntArray> IntArrayOf(absl::string_view name, const Json& json) {
-  IntArray array;
   if (json.is_array()) {
-    array.shape = {static_cast<int64_t>(json.size())};
-    for (const Json& element : json) {
-      const std::optional<int64_t> value = ReadInt64(element);
-      if (!value) return Malformed(absl::StrCat("layout.", name, " must hold integers"));
-      array.values.push_back(*value);
-    }
-    return array;
+    std::optional<std::vector<int64_t>> values = ReadInts(json);
+    if (!values) return Malformed(absl::StrCat("layout.", name, " must hold integers"));
+    const auto size = static_cast<int64_t>(values->size());
+    return IntArray{{size}, *std::move(values)};
   }
   CPSHARD_ASSIGN_OR_RETURN(const Tensor tensor, DecodeTensor(name, json));
-  CPSHARD_ASSIGN_OR_RETURN(IntTensor values, ReadInts(tensor));
-  return IntArray{std::move(values.dims), std::move(values.values)};
+  CPSHARD_ASSIGN_OR_RETURN(const IntView values, ViewInts(tensor));
+  return IntArray{values.dims(), values.ToVector()};
 }
 
 absl::StatusOr<ShardLayout> LayoutOf(const Json& json) {
@@ -69,9 +67,22 @@ Json WithLossMask(const Json& outputs) {
   return renamed;
 }
 
+// A member that nobody reads would be one that nobody compares.
+absl::Status CheckMembers(const Json& object, absl::string_view where,
+                          std::initializer_list<absl::string_view> known) {
+  for (const auto& [name, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return Malformed(absl::StrCat(where, "unknown field '", name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RankAnswer> RankOf(const Json& entry, int64_t rank) {
   const std::string where = absl::StrCat("rank ", rank, ": ");
   if (!entry.is_object()) return Malformed(absl::StrCat(where, "must be an object"));
+  CPSHARD_RETURN_IF_ERROR(CheckMembers(
+      entry, where, {"rank", "cp_rank", "dp_rank", "outputs", "layout", "state", "error"}));
   const Json* number = Find(entry, "rank");
   if (number == nullptr || *number != rank) {
     return Malformed(absl::StrCat(where, "field 'rank' is missing or another number"));
@@ -85,7 +96,10 @@ absl::StatusOr<RankAnswer> RankOf(const Json& entry, int64_t rank) {
   }
   if (!entry.contains("layout")) return Malformed(absl::StrCat(where, "field 'layout' is missing"));
   RankAnswer answer;
-  CPSHARD_ASSIGN_OR_RETURN(answer.batch, DecodeValues(WithLossMask(*outputs), rank));
+  CPSHARD_ASSIGN_OR_RETURN(answer.batch, DecodeValues(WithLossMask(*outputs), {.rank = rank}));
+  if (const Json* state = Find(entry, "state")) {
+    CPSHARD_ASSIGN_OR_RETURN(answer.state, DecodeValues(*state, {.rank = rank}));
+  }
   CPSHARD_ASSIGN_OR_RETURN(answer.layout, LayoutOf(entry["layout"]));
   return answer;
 }
@@ -110,6 +124,8 @@ absl::StatusOr<Expectation> Open(const SealedExpectation& sealed, const Answer& 
   if (same == nullptr || !same->is_boolean()) {
     return Malformed("field 'product' is missing, or has no bool 'same'");
   }
+  CPSHARD_RETURN_IF_ERROR(
+      CheckMembers(product, "product: ", {"same", "decision", "expect", "why"}));
   const bool has_expect = product.contains("expect");
   if (!has_expect) {
     if (*same == false) return Malformed("product differs from the reference, without 'expect'");
@@ -117,6 +133,8 @@ absl::StatusOr<Expectation> Open(const SealedExpectation& sealed, const Answer& 
   }
   const Json& expect = product["expect"];
   if (!expect.is_object()) return Malformed("product.expect must be an object");
+  CPSHARD_RETURN_IF_ERROR(CheckMembers(
+      expect, "product.expect: ", {"error", "why", "args", "ranks", "ranks_as_reference"}));
   if (const Json* error = Find(expect, "error")) {
     Expectation expectation;
     CPSHARD_ASSIGN_OR_RETURN(expectation.refusal, CodeOf(*error));

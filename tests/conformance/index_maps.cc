@@ -30,40 +30,65 @@ constexpr NamedPartition kPartitions[] = {
     {"round_robin", RoundRobinPartition},
 };
 
-Tensor IndicesOf(const IndexMap& map) {
-  auto values = std::make_shared<std::vector<int64_t>>(map.Expand());
+template <typename T>
+Tensor IndicesOf(const IndexMap& map, DType dtype) {
+  const std::vector<int64_t> columns = map.Expand();
+  auto values = std::make_shared<std::vector<T>>(columns.begin(), columns.end());
   auto* data = reinterpret_cast<std::byte*>(values->data());
-  const size_t size = values->size() * sizeof(int64_t);
-  return Tensor{{"indices", DType::kI64, {map.size()}}, Buffer(std::move(values), data, size)};
+  const size_t size = values->size() * sizeof(T);
+  return Tensor{{"indices", dtype, {map.size()}}, Buffer(std::move(values), data, size)};
 }
 
-Answer Call(PartitionFn make, int64_t padded_len, int64_t ranks) {
-  CPSHARD_ASSIGN_OR_RETURN(const std::vector<IndexMap> partition, make(padded_len, ranks));
-  std::vector<RankAnswer> answers(partition.size());
-  for (size_t rank = 0; rank < partition.size(); ++rank) {
-    answers[rank].batch.tensors.push_back(IndicesOf(partition[rank]));
+Answer AnswerOf(const absl::StatusOr<std::vector<IndexMap>>& partition, DType dtype) {
+  CPSHARD_RETURN_IF_ERROR(partition.status());
+  std::vector<RankAnswer> answers(partition->size());
+  for (size_t rank = 0; rank < partition->size(); ++rank) {
+    const IndexMap& map = (*partition)[rank];
+    answers[rank].batch.tensors.push_back(dtype == DType::kI32 ? IndicesOf<int32_t>(map, dtype)
+                                                               : IndicesOf<int64_t>(map, dtype));
   }
   return answers;
+}
+
+// InvalidArgument: `columns` for each of so many ranks are too much to expand.
+absl::Status CheckExpandable(absl::string_view what, int64_t columns, int64_t ranks) {
+  constexpr int64_t kMaxRanks = 4096;
+  constexpr int64_t kMaxColumns = int64_t{1} << 24;  // of all ranks together
+  if (ranks >= 1 && ranks <= kMaxRanks && columns <= kMaxColumns / ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("args.", what, " ", columns, " and cp_size ",
+                                                 ranks, " are beyond what this runner expands"));
 }
 
 }  // namespace
 
 absl::StatusOr<LibraryCall> ReadIndexMap(const Input& input, Args& args) {
-  constexpr int64_t kMaxRanks = 4096;
-  constexpr int64_t kMaxColumns = int64_t{1} << 24;  // of all ranks together
   CPSHARD_ASSIGN_OR_RETURN(const int64_t padded_len, args.TakeInt("padded_seq_len"));
+  if (padded_len < 0) return absl::InvalidArgumentError("args.padded_seq_len is negative");
   const int64_t ranks = input.cp_size.value_or(1);
-  if (padded_len < 0 || ranks < 1 || ranks > kMaxRanks || padded_len > kMaxColumns / ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("padded_seq_len ", padded_len, " and cp_size ",
-                                                   ranks, " are beyond what this runner expands"));
-  }
+  CPSHARD_RETURN_IF_ERROR(CheckExpandable("padded_seq_len", padded_len, ranks));
   const Json* map = args.Take("map");
   for (const NamedPartition& partition : kPartitions) {
     if (map == nullptr || *map != std::string(partition.name)) continue;
-    return LibraryCall(
-        [make = partition.make, padded_len, ranks] { return Call(make, padded_len, ranks); });
+    return LibraryCall([make = partition.make, padded_len, ranks] {
+      return AnswerOf(make(padded_len, ranks), DType::kI64);
+    });
   }
   return absl::InvalidArgumentError("args.map must be identity, contiguous or round_robin");
+}
+
+absl::StatusOr<LibraryCall> ReadTeIndexMap(const Input& input, Args& args) {
+  const Json* list = args.Take("cu_seqlens_padded");
+  std::optional<std::vector<int64_t>> boundaries;
+  if (list != nullptr) boundaries = ReadInts(*list);
+  if (!boundaries) {
+    return absl::InvalidArgumentError("args.cu_seqlens_padded must be a list of integers");
+  }
+  CPSHARD_ASSIGN_OR_RETURN(const int64_t total_tokens, args.TakeInt("total_tokens"));
+  const int64_t ranks = input.cp_size.value_or(1);
+  CPSHARD_RETURN_IF_ERROR(CheckExpandable("total_tokens", total_tokens, ranks));
+  return LibraryCall([boundaries = *std::move(boundaries), total_tokens, ranks] {
+    return AnswerOf(TePartition(boundaries, total_tokens, ranks), DType::kI32);
+  });
 }
 
 }  // namespace cpshard::conformance

@@ -17,7 +17,7 @@ struct Input {
   std::string id;
   std::string backend;
   std::optional<int64_t> cp_size;  // absent = no mesh
-  bool replicas = false;           // the case spans data-parallel replicas
+  std::optional<int64_t> dp_size;  // data-parallel replicas, each with a batch and ranks of its own
   Json args;                       // object; `product.expect.args` laid over it
   Json batch;                      // object
   std::optional<Json> loss_mask_arg;
@@ -40,12 +40,14 @@ class SealedExpectation {
 struct Case {
   Input input;
   SealedExpectation expectation;
-  std::string skip;  // why the corpus itself says that no runner can drive it; empty = it can
+  std::string skip;        // why the corpus itself says that no runner can drive it; empty = it can
+  bool words = false;      // described in title and args; the values are no inputs
+  bool comparable = true;  // the corpus says what the product must answer
 };
 
 // InvalidArgument, naming the field: one of id, backend, cp_size, args, batch is missing or has
-// another type. `ranks` and `product` are not looked at, but for `expect.args` (an input) and
-// `expect: null` (nothing to compare).
+// another type, or another one is there. `ranks` and `product` are not looked at, but for
+// `expect.args` (an input) and `expect: null` (nothing to compare).
 absl::StatusOr<Case> SplitCase(Json json);
 
 }  // namespace cpshard::conformance

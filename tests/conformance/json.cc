@@ -110,6 +110,17 @@ std::optional<int64_t> ReadInt64(const Json& json) {
   return std::nullopt;
 }
 
+std::optional<std::vector<int64_t>> ReadInts(const Json& json) {
+  if (!json.is_array()) return std::nullopt;
+  std::vector<int64_t> values;
+  for (const Json& element : json) {
+    const std::optional<int64_t> value = ReadInt64(element);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return values;
+}
+
 const Json* Find(const Json& json, absl::string_view key) {
   if (!json.is_object()) return nullptr;
   const auto found = json.find(std::string(key));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,9 @@ std::optional<double> ReadDouble(const Json& json);
 
 // An integer that fits. nullopt for anything else, true and 1.0 included.
 std::optional<int64_t> ReadInt64(const Json& json);
+
+// A list of such integers. nullopt for anything else.
+std::optional<std::vector<int64_t>> ReadInts(const Json& json);
 
 // The member `key` of an object; nullptr when it is missing or null (contract D8), or when `json`
 // is not an object.

@@ -45,8 +45,7 @@ void Report::PrintSummary() {
          << "\n";
   }
   for (const auto& [key, cases] : keys_not_compared_) {
-    out_ << "not compared: key " << key << " in " << cases
-         << " cases (a gradient that this run cannot have)\n";
+    out_ << "not compared: key " << key << " in " << cases << " cases (this run cannot have it)\n";
   }
   out_ << total_.passed << " passed, " << total_.failed << " failed";
   if (total_.skipped > 0) out_ << ", " << total_.skipped << " skipped";

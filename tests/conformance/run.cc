@@ -10,6 +10,7 @@
 #include "tests/conformance/compare.h"
 #include "tests/conformance/expectation.h"
 #include "tests/conformance/gradient.h"
+#include "tests/conformance/readable.h"
 #include "tests/conformance/values.h"
 
 namespace cpshard::conformance {
@@ -21,7 +22,10 @@ Outcome Failed(absl::string_view text) {
   return {.kind = Outcome::Kind::kFailed, .text = std::string(text)};
 }
 
-Outcome Skipped(absl::string_view why) {
+// A case that cannot be read fails, whether it would be run or not.
+Outcome Skipped(const Case& item, absl::string_view why) {
+  const absl::Status readable = item.words ? absl::OkStatus() : CheckReadable(item);
+  if (!readable.ok()) return Failed(absl::StrCat("malformed case: ", readable.message()));
   return {.kind = Outcome::Kind::kSkipped, .text = std::string(why)};
 }
 
@@ -29,33 +33,65 @@ Outcome Skipped(absl::string_view why) {
 std::optional<std::string> SkipReason(const Input& input, const Backend& backend, bool on_wire) {
   if (!backend.built()) return absl::StrCat("not built yet: backend ", backend.name);
   if (backend.library != nullptr && on_wire) return "verb not on the wire";
-  if (input.replicas) return "not built yet: data-parallel replicas";
   if (FindPerRank(input.batch)) return "cannot be sent: a value differs between ranks";
   return std::nullopt;
 }
 
-absl::StatusOr<Batch> BatchOf(const Input& input) {
-  CPSHARD_ASSIGN_OR_RETURN(Batch batch, DecodeValues(input.batch, std::nullopt));
+absl::StatusOr<Batch> BatchOf(const Input& input, const Pick& pick) {
+  CPSHARD_ASSIGN_OR_RETURN(Batch batch, DecodeValues(input.batch, pick));
   if (!input.loss_mask_arg) return batch;
   const bool resident = batch.FindTensor("loss_mask") != nullptr;
   if (resident)
     return absl::InvalidArgumentError("a loss_mask both in batch and as argument (D17)");
-  CPSHARD_RETURN_IF_ERROR(AppendValue("loss_mask", *input.loss_mask_arg, std::nullopt, batch));
+  CPSHARD_RETURN_IF_ERROR(AppendValue("loss_mask", *input.loss_mask_arg, pick, batch));
   return batch;
+}
+
+// One call, or one for every data-parallel replica.
+absl::StatusOr<std::vector<ShardCall>> CallsOf(const Input& input, const std::string& options) {
+  std::vector<ShardCall> calls;
+  for (int64_t replica = 0; replica < input.dp_size.value_or(1); ++replica) {
+    Pick pick;
+    if (input.dp_size) pick.replica = replica;
+    CPSHARD_ASSIGN_OR_RETURN(Batch batch, BatchOf(input, pick));
+    calls.push_back({std::move(batch), options, input.cp_size});
+  }
+  return calls;
+}
+
+// Leaves of an answer what the conversion alone makes.
+void KeepConversion(RankAnswer& answer) {
+  std::erase_if(answer.batch.tensors,
+                [](const Tensor& tensor) { return tensor.spec.name == "_thd_local_indices"; });
+  answer.layout = {};
+}
+
+// The ranks of all calls, one after the other; or the first refusal.
+Answer Ask(const Target& target, const std::vector<ShardCall>& calls, bool gradient,
+           bool conversion_only) {
+  std::vector<RankAnswer> ranks;
+  for (const ShardCall& call : calls) {
+    CPSHARD_ASSIGN_OR_RETURN(std::vector<RankAnswer> answer, target.shard(call));
+    for (RankAnswer& rank : answer) {
+      if (gradient) AddGradientOfSum(call.batch, rank);
+      if (conversion_only) KeepConversion(rank);
+      ranks.push_back(std::move(rank));
+    }
+  }
+  return ranks;
 }
 
 // The product's answer to `input`, ready to be asked for. InvalidArgument: the case is malformed.
 absl::StatusOr<Question> Prepare(const Input& input, const Backend& backend, const Target& target) {
   if (backend.library != nullptr) return ReadLibraryCall(backend, input);
-  CPSHARD_ASSIGN_OR_RETURN(ShardArgs args, ReadShardArgs(backend, input.args));
-  CPSHARD_ASSIGN_OR_RETURN(Batch batch, BatchOf(input));
+  CPSHARD_ASSIGN_OR_RETURN(const ShardArgs args, ReadShardArgs(backend, input.args));
+  if (backend.conversion_only && input.cp_size) {
+    return absl::InvalidArgumentError("a conversion has no mesh, cp_size must be null");
+  }
+  CPSHARD_ASSIGN_OR_RETURN(std::vector<ShardCall> calls, CallsOf(input, args.options));
   const bool gradient = args.wants_gradient && !target.on_wire;
-  ShardCall call{std::move(batch), std::move(args.options), input.cp_size};
-  return Question([call = std::move(call), gradient, &target]() -> Answer {
-    Answer answer = target.shard(call);
-    if (!gradient || !answer.ok()) return answer;
-    for (RankAnswer& rank : *answer) AddGradientOfSum(call.batch, rank);
-    return answer;
+  return Question([calls = std::move(calls), gradient, only = backend.conversion_only, &target] {
+    return Ask(target, calls, gradient, only);
   });
 }
 
@@ -68,7 +104,7 @@ Outcome Compare(const Answer& answer, const SealedExpectation& sealed, bool on_w
     outcome.text = absl::StrCat("cannot compare: ", expectation.status().message());
     return outcome;
   }
-  outcome.keys_not_compared = DropGradients(on_wire, *expectation);
+  outcome.keys_not_compared = DropUnavailable(on_wire, *expectation);
   if (std::optional<std::string> difference = FirstDifference(answer, *expectation)) {
     outcome.kind = Outcome::Kind::kFailed;
     outcome.text = *std::move(difference);
@@ -79,10 +115,12 @@ Outcome Compare(const Answer& answer, const SealedExpectation& sealed, bool on_w
 }  // namespace
 
 Outcome RunCase(const Case& item, const Target& target) {
-  if (!item.skip.empty()) return Skipped(item.skip);
+  if (!item.skip.empty()) return Skipped(item, item.skip);
   const Backend* backend = FindBackend(item.input.backend);
   if (backend == nullptr) return Failed(absl::StrCat("unknown backend '", item.input.backend, "'"));
-  if (const auto why = SkipReason(item.input, *backend, target.on_wire)) return Skipped(*why);
+  if (const auto why = SkipReason(item.input, *backend, target.on_wire)) {
+    return Skipped(item, *why);
+  }
   const absl::StatusOr<Question> question = Prepare(item.input, *backend, target);
   if (!question.ok()) return Failed(absl::StrCat("malformed case: ", question.status().message()));
   const Answer answer = (*question)();

@@ -79,33 +79,33 @@ absl::Status AppendScalar(absl::string_view name, const Json& json, Batch& batch
   return absl::OkStatus();
 }
 
-absl::Status AppendList(absl::string_view name, const Json& list, std::optional<int64_t> rank,
-                        Batch& batch) {
+absl::Status AppendList(absl::string_view name, const Json& list, const Pick& pick, Batch& batch) {
   if (!list.is_array()) return Malformed(name, "'list' is not an array");
   for (size_t i = 0; i < list.size(); ++i) {
-    CPSHARD_RETURN_IF_ERROR(AppendValue(absl::StrCat(name, ".", i), list[i], rank, batch));
+    CPSHARD_RETURN_IF_ERROR(AppendValue(absl::StrCat(name, ".", i), list[i], pick, batch));
   }
   return absl::OkStatus();
 }
 
-absl::Status AppendStruct(absl::string_view name, const Json& record, std::optional<int64_t> rank,
+absl::Status AppendStruct(absl::string_view name, const Json& record, const Pick& pick,
                           Batch& batch) {
   for (const auto& [field, value] : record.items()) {
     if (field == "struct") continue;
     const std::string full = absl::StrCat(name, ".", field);
-    CPSHARD_RETURN_IF_ERROR(value.is_object() ? AppendValue(full, value, rank, batch)
+    CPSHARD_RETURN_IF_ERROR(value.is_object() ? AppendValue(full, value, pick, batch)
                                               : AppendScalar(full, value, batch));
   }
   return absl::OkStatus();
 }
 
-absl::Status AppendOfRank(absl::string_view name, const Json& ranks, std::optional<int64_t> rank,
-                          Batch& batch) {
-  if (!rank) return Malformed(name, "differs between ranks");
-  if (!ranks.is_array() || *rank >= static_cast<int64_t>(ranks.size())) {
-    return Malformed(name, absl::StrCat("'per_rank' has no rank ", *rank));
+// One of the values of `choices`, a list under `key`.
+absl::Status AppendChoice(absl::string_view name, absl::string_view key, const Json& choices,
+                          std::optional<int64_t> index, const Pick& pick, Batch& batch) {
+  if (!index) return Malformed(name, absl::StrCat("'", key, "', but here all have one value"));
+  if (!choices.is_array() || *index >= static_cast<int64_t>(choices.size())) {
+    return Malformed(name, absl::StrCat("'", key, "' has no number ", *index));
   }
-  return AppendValue(name, ranks[*rank], std::nullopt, batch);
+  return AppendValue(name, choices[*index], pick, batch);
 }
 
 }  // namespace
@@ -136,11 +136,10 @@ absl::StatusOr<Tensor> DecodeTensor(absl::string_view name, const Json& json) {
   return tensor;
 }
 
-absl::Status AppendValue(absl::string_view name, const Json& json, std::optional<int64_t> rank,
-                         Batch& batch) {
+absl::Status AppendValue(absl::string_view name, const Json& json, const Pick& pick, Batch& batch) {
   if (json.is_null()) return absl::OkStatus();
   if (json.is_object()) {
-    if (json.contains("struct")) return AppendStruct(name, json, rank, batch);
+    if (json.contains("struct")) return AppendStruct(name, json, pick, batch);
     if (json.contains("dtype")) {
       CPSHARD_ASSIGN_OR_RETURN(Tensor tensor, DecodeTensor(name, json));
       batch.tensors.push_back(std::move(tensor));
@@ -148,20 +147,23 @@ absl::Status AppendValue(absl::string_view name, const Json& json, std::optional
     }
     if (json.size() == 1 && json.contains("value")) return AppendScalar(name, json["value"], batch);
     if (json.size() == 1 && json.contains("list")) {
-      return AppendList(name, json["list"], rank, batch);
+      return AppendList(name, json["list"], pick, batch);
     }
     if (json.size() == 1 && json.contains("per_rank")) {
-      return AppendOfRank(name, json["per_rank"], rank, batch);
+      return AppendChoice(name, "per_rank", json["per_rank"], pick.rank, pick, batch);
+    }
+    if (json.size() == 1 && json.contains("per_replica")) {
+      return AppendChoice(name, "per_replica", json["per_replica"], pick.replica, pick, batch);
     }
   }
   return Malformed(name, absl::StrCat("unknown encoding ", Excerpt(json)));
 }
 
-absl::StatusOr<Batch> DecodeValues(const Json& object, std::optional<int64_t> rank) {
+absl::StatusOr<Batch> DecodeValues(const Json& object, const Pick& pick) {
   if (!object.is_object()) return absl::InvalidArgumentError("values must stand in an object");
   Batch batch;
   for (const auto& [name, value] : object.items()) {
-    CPSHARD_RETURN_IF_ERROR(AppendValue(name, value, rank, batch));
+    CPSHARD_RETURN_IF_ERROR(AppendValue(name, value, pick, batch));
   }
   std::set<std::string> names;
   for (const Tensor& tensor : batch.tensors) {
@@ -175,7 +177,7 @@ absl::StatusOr<Batch> DecodeValues(const Json& object, std::optional<int64_t> ra
 
 std::optional<std::string> FindPerRank(const Json& object) {
   for (const auto& [name, value] : object.items()) {
-    if (Find(value, "per_rank") != nullptr || Find(value, "per_replica") != nullptr) return name;
+    if (Find(value, "per_rank") != nullptr) return name;
   }
   return std::nullopt;
 }

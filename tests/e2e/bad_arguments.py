@@ -42,6 +42,7 @@ USAGE = (
     ("shard --cp 99999999999999999999", "99999999999999999999"), ("shard --cp=", "--cp"),
     ("shard --surprise", "--surprise"), ("shard surprise", "surprise"), ("shard --ranks a", "a"),
     ("plan --len many", "many"), ("plan --in a --len 4", "--len"),
+    ("plan --len 4 --docs a", "a"), ("plan --len 4 --docs 2,-2", "-2"), ("plan --docs 4", "--len"),
     ("gather --fill many", "many"), ("gather --seq-axis x", "x"), ("gather --surprise",
                                                                    "--surprise"))
 

@@ -164,6 +164,138 @@ for name in ("seq_lens", "seq_lens_padded", "cu_seqlens", "cu_seqlens_padded", "
 row("D18: qkv_format", "qkv_format", "round_robin", "thd", "kimi", more={"qkv_format": "thd"})
 row("D18: seq_lens as a scalar", "seq_lens", "round_robin", more={"seq_lens": 6})
 
+# Packed documents: D5 and section 13 on thd. 2 rows of 8, documents of 4 and 8 tokens; over 2 ranks
+# a padded length is a multiple of 4.
+THD, CHUNKED = {"thd": {}}, {"thd": {"num_chunks": 2}}
+NONE = -1000
+
+
+def listed(*rows, dtype="I64"):
+    """Lengths of documents, [B, n]."""
+    width = max(map(len, rows))
+    return tensor(dtype, [[*row, *[NONE] * (width - len(row))] for row in rows])
+
+
+PACKED = {name: zeros("I64", 2, 8) for name in ("input_ids", "labels", "position_ids")} | {
+    "seq_lens": listed([4, 4], [8]), "seq_lens_padded": listed([4, 4], [8])}
+
+
+def thd(name, *texts, options=THD, cp=2, rows=2, length=8, real=None, padded=None, **changes):
+    """`real` alone: no padded lengths are sent. A change to None leaves the entry out."""
+    batch = PACKED | {token: zeros("I64", rows, length) for token in
+                      ("input_ids", "labels", "position_ids")} | changes
+    if real is not None:
+        batch |= {"seq_lens": listed(*real), "seq_lens_padded": padded and listed(*padded)}
+    row(f"thd at {cp}: {name}", *texts, options=options, cp=cp,
+        batch={key: value for key, value in batch.items() if value is not None})
+
+
+thd("tokens that no 2 * cp_size divides", "'input_ids'", "1 rows of 6", "6 tokens",
+    "2 * cp_size = 4", "pad", rows=1, length=6, real=[[6]], padded=[[6]])
+thd("chunks that no 2 * cp_size divides", "'input_ids'", "1 rows of 6", "2 * cp_size = 4", "pad",
+    options=CHUNKED, length=6, real=[[6], [6]], padded=[[6], [6]])
+thd("a document of 2", "'seq_lens_padded'", "row 0", "document 0", "length 2", "2 * cp_size = 4",
+    "pad", real=[[2, 6], [8]], padded=[[2, 6], [8]])
+thd("a document of 6 in the last row", "'seq_lens_padded'", "row 1", "document 1", "length 6",
+    "2 * cp_size = 4", real=[[8], [0, 5, 1]], padded=[[8], [0, 6, 2]])
+thd("a document of 2 where real lengths alone are sent", "'seq_lens'", "row 1", "document 0",
+    "length 2", "2 * cp_size = 4", real=[[8], [2, 6]])
+thd("a document of 2 in the second chunk", "'seq_lens_padded'", "row 1", "document 0", "length 2",
+    "2 * cp_size = 4", options=CHUNKED, real=[[8], [2, 6]], padded=[[8], [2, 6]])
+for cp in (1, 2, None):
+    thd("real over padded", "row 1", "document 0", "'seq_lens'", " 8", "'seq_lens_padded'", " 4",
+        cp=cp, real=[[8], [8, 0]], padded=[[8], [4, 4]])
+    for value in (-1, -999, -1001, -2**63):
+        thd(f"a length of {value}", "'seq_lens'", "row 1", "entry 1", f"{value}", "-1000", cp=cp,
+            real=[[8], [8, value]], padded=[[8], [8]])
+        thd(f"a padded length of {value}", "'seq_lens_padded'", "row 0", "entry 0", f"{value}",
+            "-1000", cp=cp, real=[[8], [8]], padded=[[value, 8], [8]])
+    thd("more real lengths than padded", "row 1", "'seq_lens' has 2", "'seq_lens_padded' has 1",
+        "same documents", cp=cp, real=[[8], [4, 4]], padded=[[8], [8]])
+    thd("more padded lengths than real", "row 0", "'seq_lens' has 1", "'seq_lens_padded' has 2",
+        "same documents", cp=cp, real=[[8], [8]], padded=[[4, 4], [8]])
+    thd("a first row that is too short", "'seq_lens_padded'", "row 0", "sum to 4", "S = 8", "pad",
+        cp=cp, real=[[4], [8]], padded=[[4], [8]])
+    thd("a first row that is too long", "'seq_lens_padded'", "row 0", "sum to 12", "S = 8",
+        "shorten", cp=cp, real=[[8, 4], [4]], padded=[[8, 4], [4]])
+    thd("a last row that is too long", "'seq_lens_padded'", "row 1", "sum to 12", "S = 8",
+        "shorten", cp=cp, real=[[8], [8, 4]], padded=[[8], [8, 4]])
+    thd("a row that is too long in real lengths", "'seq_lens'", "row 1", "sum to 12", "S = 8",
+        "shorten", cp=cp, real=[[8], [8, 4]])
+    thd("a row beyond int64", "'seq_lens_padded'", "row 0", "S = 8", "shorten", cp=cp,
+        real=[[2**62, 2**62, 2**62], [8]], padded=[[2**62, 2**62, 2**62], [8]])
+    thd("a first row without documents", "'seq_lens_padded'", "row 0", "sum to 0", "S = 8", "pad",
+        cp=cp, real=[[NONE], [8]], padded=[[NONE], [8]])
+    thd("no document at all", "'seq_lens'", "rows 0 to 1", "-1000", "leave", cp=cp,
+        real=[[NONE], [NONE]], padded=[[NONE], [NONE]])
+    thd("lengths without entries", "'seq_lens'", "rows 0 to 1", cp=cp,
+        seq_lens=zeros("I64", 2, 0), seq_lens_padded=zeros("I64", 2, 0))
+    thd("no document in the second chunk", "'seq_lens'", "rows 1 to 1", options=CHUNKED, cp=cp,
+        real=[[8], [NONE]], padded=[[8], [NONE]])
+    thd("no rows", "'input_ids'", "[0, 8]", "B = 0", "needs one", cp=cp, rows=0,
+        seq_lens=zeros("I64", 0, 1), seq_lens_padded=zeros("I64", 0, 1))
+    thd("no columns", "'input_ids'", "[2, 0]", "S = 0", "needs one", cp=cp, length=0,
+        real=[[0], [0]], padded=[[0], [0]])
+    thd("rows that do not divide into chunks", "'input_ids'", "3 rows", "num_chunks 2", "multiple",
+        options=CHUNKED, cp=cp, rows=3, real=[[8]] * 3, padded=[[8]] * 3)
+    thd("fewer rows than chunks", "'input_ids'", "2 rows", "num_chunks 4", "fewer chunks",
+        options={"thd": {"num_chunks": 4}}, cp=cp)
+    thd("chunks of positions of three axes", "'position_ids'", "[3, 2, 8]", "[2, 8]",
+        options=CHUNKED, cp=cp, position_ids=zeros("I64", 3, 2, 8))
+    thd("chunks of a tensor without axes", "'scale'", "2 chunks", "scalar", options=CHUNKED, cp=cp,
+        scale=zeros("F32"))
+    for name in ("input_ids", "labels"):
+        thd(f"no {name}", f"'{name}'", "thd", cp=cp, **{name: None})
+        thd(f"{name} as a scalar", f"'{name}'", "scalar", "tensor", cp=cp, **{name: 7})
+    thd("positions as a scalar", "'position_ids'", "scalar", "tensor", cp=cp, position_ids=7)
+    for name in ("seq_lens", "seq_lens_padded"):
+        thd(f"{name} as a scalar", f"'{name}'", "scalar", "[2, n]", cp=cp, **{name: 8})
+        for dtype in ("F32", "BF16", "BOOL"):
+            thd(f"{dtype} {name}", f"'{name}'", dtype.lower(), "integers", cp=cp,
+                **{name: zeros(dtype, 2, 2)})
+        for shape in ((3, 2), (1, 2), (2,), (4,), (2, 2, 1), ()):
+            thd(f"{name} {list(shape)}", f"'{name}'", f"{list(shape)}", "2 rows", "[2, n]",
+                "-1000", cp=cp, **{name: zeros("I64", *shape)})
+    for name in ("labels", "position_ids"):
+        for shape in ((2, 7), (2, 9), (3, 8), (1, 8), (16,), ()):
+            thd(f"{name} {list(shape)}", f"'{name}'", f"{list(shape)}", "[2, 8", "'input_ids'",
+                cp=cp, **{name: zeros("I64", *shape)})
+    thd("input_ids of one axis", "'input_ids'", "[16]", cp=cp, input_ids=zeros("I64", 16))
+    thd("positions of four axes", "'position_ids'", "[1, 1, 2, 8]", "[2, 8]", cp=cp,
+        position_ids=zeros("I64", 1, 1, 2, 8))
+    thd("a loss mask", "'loss_mask'", "thd", cp=cp, loss_mask=zeros("F32", 2, 8))
+    thd("extras", "'extra'", "thd", options=with_extras(THD, {"name": "extra"}), cp=cp,
+        extra=zeros("F32", 2, 8))
+    thd("an extra that it cuts anyway", "'labels'", "thd", cp=cp,
+        options=with_extras(THD, {"name": "labels"}))
+    thd("min_padded_len", "min_padded_len", "16", "thd", options=THD | {"min_padded_len": "16"},
+        cp=cp)
+for name in ("seq_lens", "position_ids"):
+    thd(f"no {name}", f"'{name}'", "cp_size 2", **{name: None})
+thd("a last row that is too short, with padding elsewhere", "'seq_lens_padded'", "row 1",
+    "sum to 4", "S = 8", "pad", real=[[3, 4], [4]], padded=[[4, 4], [4]])
+thd("a last row that is too short in real lengths", "'seq_lens'", "row 1", "sum to 4", "S = 8",
+    "pad", real=[[8], [4]])
+thd("a last row without documents", "'seq_lens_padded'", "row 1", "sum to 0", "S = 8", "pad",
+    real=[[8], [NONE]], padded=[[8], [NONE]])
+thd("a last row of a chunk that is too short", "'seq_lens_padded'", "row 1", "sum to 4", "S = 8",
+    "pad", options=CHUNKED, rows=4, real=[[3, 4], [4], [8], [8]], padded=[[4, 4], [4], [8], [8]])
+thd("positions of three axes", "'position_ids'", "[3, 2, 8]", "cp_size 1", "[2, 8]",
+    position_ids=zeros("I64", 3, 2, 8))
+thd("positions of three axes that do not fit", "'position_ids'", "[3, 2, 7]", "[2, 8]", cp=1,
+    position_ids=zeros("I64", 3, 2, 7))
+thd("more documents than its ranks allow", "'seq_lens'", "[1, 1025]", "1025", "4096 ranks",
+    "4194304", "fewer", cp=4096, rows=1, length=8192, seq_lens=zeros("U8", 1, 1025),
+    seq_lens_padded=None)
+for cp in (1, None):
+    ids = {"seq_lens": None, "seq_lens_padded": None, "input_ids": tensor("I64", [
+        [5, 6, 7, 8, 0, 0, 0, 0], [5, 6, 7, 8, 0, 0, 0, 0]])}
+    thd("neither lengths nor a pad id", "'seq_lens'", "padding_token_id", "set it", cp=cp, **ids)
+    thd("a pad id that is content", "'input_ids'", "padding_token_id 0", "token 4", "5 at token 8",
+        "'seq_lens'", options=THD | {"padding_token_id": "0"}, cp=cp, **ids)
+    thd("embeddings without lengths", "'seq_lens'", "'input_ids'", "f32", "[2, 8, 4]", cp=cp,
+        options=THD | {"padding_token_id": "0"}, **ids | {"input_ids": zeros("F32", 2, 8, 4)})
+
 # Ranks, names, counts.
 for cp in (0, 4097, 2**32 - 1):
     row(f"cp_size {cp}", "cp_size", f"{cp}", "4096", cp=cp)
@@ -182,7 +314,7 @@ row("a name of several lines", "'a", "c'", options=with_extras(ROUND_ROBIN, {"na
 
 # Options without a layout, and layouts that are not built.
 row("no layout", "layout", options={})
-for layout in ("thd", "glm_dsa", "deepseek_v4", "deepseek_v41", "gemma4", "kimi", "glm5_next",
+for layout in ("glm_dsa", "deepseek_v4", "deepseek_v41", "gemma4", "kimi", "glm5_next",
                "mimo", "qwen3_8", "block_diagonal", "magi", "explicit", "document_head_tail"):
     row(f"{layout} is not built", layout, "round_robin", options={layout: {}}, code=UNIMPLEMENTED)
 row("targets are not built", "targets", options=ROUND_ROBIN | {"targets": {"num_depths": 1}},

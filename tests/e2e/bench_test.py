@@ -180,7 +180,7 @@ class Bench(ProgramTest):
     def test_what_cannot_be_measured_is_refused(self):
         bench = lambda *arguments: run(BIN / "cpshard", "bench", *QUICK, *arguments)
         self.refused(bench(f"--server=unix:{self.folder}/nobody"), "UNAVAILABLE")
-        self.refused(bench("--options={\"thd\": {}}"), "UNIMPLEMENTED", "thd")
+        self.refused(bench("--options={\"magi\": {}}"), "UNIMPLEMENTED", "magi")
         self.refused(bench(f"--options={self.folder}/absent.json"), "NOT_FOUND", "absent.json")
         for arguments in (["--sizes=0"], ["--sizes=3000"], ["--inflight=0"], ["--seconds=0"],
                           ["--cp=0"], ["--sizes=x"]):

@@ -14,7 +14,13 @@ from programs import BIN, ENVIRONMENT, SLACK, ProgramTest, Run, cpshard, run
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 9
 LONG_TEXT = "".join(f"{number} bottles of beer on the wall.\n" for number in range(50_000))
-ROW = re.compile(r"^(contiguous|round_robin) +(\d+) +(\d+) +([0-9.]+) %.*\n +EQUAL$", re.MULTILINE)
+# A layout: batches, tokens, padding; a line per stream; the verdict.
+LAYOUT = re.compile(r"^(\w+) +(\d+) +(\d+) +([0-9.]+) %.*\n +tokens per rank +[0-9 ]+\n"
+                    r"((?: +\w+ +EQUAL\n)*?) +verdict +EQUAL$", re.MULTILINE)
+SENT = ["input_ids", "labels", "position_ids"]
+STREAMS = {"contiguous": [*SENT, "padding_mask"],
+           "round_robin": [*SENT, "padding_mask"],
+           "thd": [*SENT, "padding_mask", "_thd_local_indices", "cu_seqlens", "max_seqlen"]}
 KILLED = re.compile(r"^loader (\d) was killed \(signal (\d+)\) after (\d+) of its (\d+) batches; "
                     r"started again$", re.MULTILINE)
 START_LIMIT = 5.0 * SLACK  # seconds until a server that does not start is given up
@@ -31,6 +37,16 @@ def children(parent):
         except (FileNotFoundError, ProcessLookupError):
             pass  # ended meanwhile
     return found
+
+
+def equal_layouts(test, result):
+    """The layouts that the demo went through, all streams of all of them equal."""
+    layouts = LAYOUT.findall(result.out)
+    streams = {layout[0]: re.findall(r"(\w+) +EQUAL", layout[4]) for layout in layouts}
+    test.assertEqual(list(streams), list(STREAMS), result.out)
+    test.assertEqual(streams, STREAMS, result.out)
+    test.assertIn("\nbuffers out: 0\n", result.out)
+    return layouts
 
 
 class Loaders(ProgramTest):
@@ -100,9 +116,7 @@ class Loaders(ProgramTest):
 
     def check_equal(self, result):
         self.succeeds(result)
-        rows = ROW.findall(result.out)
-        self.assertEqual([row[0] for row in rows], ["contiguous", "round_robin"], result.out)
-        self.assertIn("\nbuffers out: 0\n", result.out)
+        equal_layouts(self, result)
 
     def test_four_loaders_are_processes_of_their_own(self):
         self.wait_for(lambda: len(self.loaders()) == 4)
@@ -182,14 +196,11 @@ class Demo(ProgramTest):
 
     def check(self, result):
         self.succeeds(result)
-        rows = ROW.findall(result.out)
-        self.assertEqual([row[0] for row in rows], ["contiguous", "round_robin"], result.out)
-        for _, batches, tokens, padding in rows:
+        for _, batches, tokens, padding, _ in equal_layouts(self, result):
             # Once in rows that must be padded and once in rows that need not be.
             self.assertEqual(int(batches), 2)
             self.assertGreater(int(tokens), 0)
             self.assertGreater(float(padding), 0)
-        self.assertIn("\nbuffers out: 0\n", result.out)
 
     def alone(self):
         """The program, copied to a folder of its own."""
@@ -200,25 +211,30 @@ class Demo(ProgramTest):
         begin = time.monotonic()
         result = self.demo(program=program)
         self.assertLess(time.monotonic() - begin, START_LIMIT)
-        self.assertNotIn("EQUAL\n", result.out)
+        self.assertNotIn(" verdict ", result.out)
         self.refused(result, code, *texts)
 
     def test_a_few_hundred_bytes_are_padded_and_come_out_equal(self):
         self.check(self.demo())
+
+    def test_its_table_fits_a_terminal_of_80_columns(self):
+        out = self.succeeds(self.demo()).out
+        table = out[out.index("\nlayout "):]
+        self.assertEqual([line for line in table.split("\n") if len(line) > 80], [])
 
     def test_more_loaders_than_batches_and_a_single_one_come_to_the_same(self):
         sums = []
         for loaders in ("1", "2", "7"):
             result = self.demo("--loaders", loaders)
             self.check(result)
-            sums.append([row[1:] for row in ROW.findall(result.out)])
+            sums.append(LAYOUT.findall(result.out))
         self.assertEqual(sums, sums[:1] * 3)
 
     def test_a_loader_killed_half_way_changes_nothing(self):
         self.text.write_text(LONG_TEXT)
         result = self.demo("--kill-loader=2")
         self.succeeds(result)
-        self.assertEqual(len(ROW.findall(result.out)), 2, result.out)
+        equal_layouts(self, result)
         (found,) = KILLED.findall(result.out)
         loader, number, done, share = map(int, found)
         self.assertEqual((loader, number), (2, signal.SIGKILL))
@@ -226,7 +242,6 @@ class Demo(ProgramTest):
         self.assertGreater(done, 0)
         self.assertLessEqual(2 * done, share)
         self.assertGreater(2 * (done + 8), share)
-        self.assertIn("\nbuffers out: 0\n", result.out)
 
     def test_a_loader_without_batches_cannot_be_killed(self):
         self.refused(self.demo("--kill-loader=3"), "INVALID_ARGUMENT", "loader 3", "4 loaders")

@@ -6,7 +6,8 @@ import unittest
 
 import numpy as np
 
-from programs import ProgramTest, cpshard, write_batch
+import safetensors_file
+from programs import ProgramTest, cpshard, files_of, write_batch
 from restatement import restate
 from safetensors_file import DTYPES, Tensor, bf16, read, tensor
 
@@ -14,12 +15,7 @@ RANDOM = np.random.default_rng(7)
 
 
 def random_tensor(dtype, *shape):
-    """Any bits, not-a-numbers and negative zeros too."""
-    if dtype == "BOOL":
-        return tensor(dtype, RANDOM.integers(0, 2, shape))
-    item = np.dtype(DTYPES[dtype]).itemsize
-    data = RANDOM.bytes(int(np.prod(shape)) * item)
-    return Tensor(dtype, np.frombuffer(data, DTYPES[dtype]).reshape(shape))
+    return safetensors_file.random_tensor(RANDOM, dtype, *shape)
 
 
 def counted(dtype, rows, length):
@@ -70,10 +66,6 @@ def attended(rows, length, dtype):
         return batch | {"attention_mask": tensor(dtype, RANDOM.integers(-1, 2, (rows, length)))}
     square = RANDOM.integers(0, 2, (rows, 2, length, length))
     return batch | {"attention_mask": tensor(dtype, square if dtype == "BOOL" else -1e9 * square)}
-
-
-def files_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 class RoundTrip(ProgramTest):

@@ -111,7 +111,7 @@ class ServerCalls(ProgramTest):
         for stream in reply.streams:
             cut = stream.name in want.axes
             self.assertEqual(stream.extent, types_pb2.EXTENT_LOCAL if cut
-                             else types_pb2.EXTENT_AS_SENT)
+                             else types_pb2.EXTENT_WHOLE)
             self.assertEqual(stream.seq_axis, want.axes.get(stream.name, 0))
 
     def test_a_length_alone_can_be_planned(self):

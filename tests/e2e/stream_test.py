@@ -200,7 +200,7 @@ class GoodStreams(StreamTest):
         answer = stream.answer(1)
         self.assertGreater(answer.num_frames, 3)
         self.check_answer(answer, batch, OPTIONS, 512)
-        self.assertTrue(all(entry.extent == types_pb2.EXTENT_AS_SENT
+        self.assertTrue(all(entry.extent == types_pb2.EXTENT_WHOLE
                             for entry in answer.shards[0].entries if entry.name[0] == "e"))
 
     def test_the_digest_is_that_of_the_unary_call(self):
@@ -212,19 +212,6 @@ class GoodStreams(StreamTest):
             stream.send(*frames(number, packed(batch, OPTIONS, 2), 64))
             self.assertEqual({layout.batch_digest for layout in stream.answer(number).layouts},
                              {reply.shards[0].layout.batch_digest})
-
-    def test_layouts_of_many_runs_come_as_entries(self):
-        served = self.serve()
-        if "explicit" not in served.info().layouts:
-            self.skipTest("no layout that this server has gives a rank more than 2 runs")
-        columns = np.arange(8192).reshape(-1, 2)  # rank r holds every column c with c % 2 == r
-        ranks = [{"runs": [{"source": str(c), "length": "1"} for c in columns[:, rank]]}
-                 for rank in range(2)]
-        batch = {name: tensor("I64", np.arange(8192), (1, 8192)) for name in GOOD}
-        stream = served.stream()
-        stream.send(*frames(1, packed(batch, {"explicit": {"ranks": ranks}}, 2)))
-        for rank, layout in enumerate(stream.answer(1).layouts):
-            self.assertEqual([run.source for run in layout.runs], columns[:, rank].tolist())
 
     def test_many_streams_and_unary_calls_go_on_at_once(self):
         served = self.serve("--workers=2")

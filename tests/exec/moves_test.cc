@@ -1,10 +1,12 @@
 // CutMoves and GeneratedMoves against a statement column by column: what stands on padded column c
-// is placement(c), and rank r's slot s holds padded column partition[r](s).
+// is placement(c), and rank r's slot s holds padded column partition[r](s). Their order and number
+// are in moves_order_test.cc.
 #include "core/exec/moves.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 #include <string>
 #include <tuple>
@@ -16,10 +18,27 @@ namespace {
 using ::testing::ElementsAre;
 using Kind = Move::Kind;
 
+Cuts CutsOfAll(const std::vector<IndexMap>& partition) {
+  std::vector<int64_t> ranks(partition.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return CutsOf(partition, ranks);
+}
+
 IndexMap MapOf(const std::vector<int64_t>& columns) {
   IndexMap map;
   for (int64_t column : columns) map.Append({column, 1});
   return map;
+}
+
+// The moves of all ranks.
+Moves CutAll(const IndexMap& placement, const std::vector<IndexMap>& partition, Fill::Kind fill) {
+  return CutMoves(placement, CutsOfAll(partition), fill);
+}
+
+Moves GenerateAll(const std::vector<Segment>& segments, bool over_padded_columns,
+                  const IndexMap& placement, const std::vector<IndexMap>& partition) {
+  return GeneratedMoves(GeneratedRow(segments), over_padded_columns, placement,
+                        CutsOfAll(partition));
 }
 
 // "column 3", "fill", "column 2 + 1", "value 7": what stands in one slot.
@@ -115,7 +134,7 @@ TEST(CutMoves, PutEveryPlacedColumnInItsSlot) {
         std::vector<std::string> cells;
         for (int64_t c = 0; c < size; ++c) cells.push_back(Cell(placement, c, fill));
         for (const std::vector<IndexMap>& partition : partitions) {
-          ASSERT_EQ(Carry(CutMoves(MapOf(placement), partition, fill), partition),
+          ASSERT_EQ(Carry(CutAll(MapOf(placement), partition, fill), partition),
                     Expected(partition, cells))
               << MapOf(placement).ToString();
         }
@@ -131,7 +150,7 @@ TEST(CutMoves, AreAsFewAsTheRuns) {
   first.Append({0, 500'000});
   second.Append({500'000, 500'024});
   const std::vector<IndexMap> partition = {first, second};
-  EXPECT_THAT(CutMoves(placement, partition, Fill::Kind::kContinue),
+  EXPECT_THAT(CutAll(placement, partition, Fill::Kind::kContinue),
               ElementsAre(Move{Kind::kCopy, 0, 0, 0, 0, 500'000, 0},
                           Move{Kind::kCopy, 0, 1, 500'000, 0, 500'000, 0},
                           Move{Kind::kContinue, 0, 1, 999'999, 500'000, 24, 1}));
@@ -140,7 +159,7 @@ TEST(CutMoves, AreAsFewAsTheRuns) {
 TEST(CutMoves, AFillThatIsCutInTwoGoesOnCountingInTheSecondPiece) {
   const std::vector<IndexMap> partition = {MapOf({0, 1, 2}), MapOf({3, 4, 5})};
   EXPECT_THAT(
-      CutMoves(MapOf({7, -1, -1, -1, -1, 9}), partition, Fill::Kind::kContinue),
+      CutAll(MapOf({7, -1, -1, -1, -1, 9}), partition, Fill::Kind::kContinue),
       ElementsAre(Move{Kind::kCopy, 0, 0, 7, 0, 1, 0}, Move{Kind::kContinue, 0, 0, 7, 1, 2, 1},
                   Move{Kind::kContinue, 0, 1, 7, 0, 2, 3}, Move{Kind::kCopy, 0, 1, 9, 2, 1, 0}));
 }
@@ -179,7 +198,7 @@ TEST(GeneratedMoves, PutTheValueOfEverySourceColumnInItsSlot) {
         cells.push_back(column == kFill ? "fill" : "value " + std::to_string(values[column]));
       }
       for (const std::vector<IndexMap>& partition : partitions) {
-        ASSERT_EQ(Carry(GeneratedMoves(segments, false, MapOf(placement), partition), partition),
+        ASSERT_EQ(Carry(GenerateAll(segments, false, MapOf(placement), partition), partition),
                   Expected(partition, cells));
       }
     });
@@ -195,7 +214,7 @@ TEST(GeneratedMoves, OverPaddedColumnsDoNotLookAtThePlacement) {
       const std::vector<Segment> segments = RandomSegments(random, size);
       std::vector<std::string> cells;
       for (int64_t value : ValuesOf(segments)) cells.push_back("value " + std::to_string(value));
-      ASSERT_EQ(Carry(GeneratedMoves(segments, true, placement, partition), partition),
+      ASSERT_EQ(Carry(GenerateAll(segments, true, placement, partition), partition),
                 Expected(partition, cells));
     }
   }
@@ -205,7 +224,7 @@ TEST(GeneratedMoves, AreAsFewAsTheSegments) {
   const std::vector<IndexMap> partition = {IndexMap::Identity(1000)};
   const std::vector<Segment> segments = {{0, 1, 600}, {5, 0, 0}, {0, 0, 400}};
   EXPECT_THAT(
-      GeneratedMoves(segments, true, IndexMap::Identity(1000), partition),
+      GenerateAll(segments, true, IndexMap::Identity(1000), partition),
       ElementsAre(Move{Kind::kRamp, 1, 0, 0, 0, 600, 0}, Move{Kind::kRamp, 0, 0, 0, 600, 400, 0}));
 }
 

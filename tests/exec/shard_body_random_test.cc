@@ -152,9 +152,14 @@ class RandomPlan {
       const TensorSpec& sent = batch.tensors.back().spec;
       stream = {stream.name, sent.dtype, sent.dims};
       stream.value.from = ViewOf{stream.name};
-      stream.extent = Extent::kAsSent;
+      stream.extent = Extent::kWhole;
     } else if (kind == 3) {
       stream.extent = Extent::kPadded;
+    } else if (kind == 4) {
+      const int64_t values = Upto(30);
+      stream = {stream.name, DType::kI32, {values}, 0};
+      stream.value.from = Literal{std::vector<int64_t>(values, Upto(1000))};
+      stream.extent = Extent::kWhole;
     }
     plan.streams.push_back(std::move(stream));
   }

@@ -207,7 +207,7 @@ class WholeStreamWrittenOnce : public ShardStreams, public testing::WithParamInt
 TEST_P(WholeStreamWrittenOnce, ReachesTheRankThatWantsIt) {
   StreamPlan stream = View("x", {2, 3}, kSeven);
   stream.extent = GetParam();
-  if (stream.extent == Extent::kAsSent) stream.fill = {};
+  if (stream.extent == Extent::kWhole) stream.fill = {};
   const ShardPlan plan = HandMade({stream});
   const Batch batch{{Tokens("x", 2, 3, DType::kI32, 10)}, {}};
   for (size_t wanted : {0, 1}) {
@@ -224,7 +224,7 @@ TEST_P(WholeStreamWrittenOnce, ReachesTheRankThatWantsIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Extents, WholeStreamWrittenOnce,
-                         testing::Values(Extent::kPadded, Extent::kAsSent), [](const auto& info) {
+                         testing::Values(Extent::kPadded, Extent::kWhole), [](const auto& info) {
                            return info.param == Extent::kPadded ? "Padded" : "AsSent";
                          });
 

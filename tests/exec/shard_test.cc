@@ -57,7 +57,7 @@ TEST_F(ShardTest, AShardCarriesItsLayoutItsCutsAndTheScalars) {
     EXPECT_EQ(shards[rank].batch.scalars, batch.scalars);
     EXPECT_THAT(shards[rank].cuts,
                 ElementsAre(StreamCut{Extent::kLocal, 1}, StreamCut{Extent::kLocal, 1},
-                            testing::Field(&StreamCut::extent, Extent::kAsSent),
+                            testing::Field(&StreamCut::extent, Extent::kWhole),
                             StreamCut{Extent::kLocal, 1}));
   }
 }

@@ -4,6 +4,7 @@
 
 #include "cpshard/v1/service.pb.h"
 #include "proto/frames.h"
+#include "server/stream/arriving_batch.h"
 #include "tests/fuzz/spans.h"
 #include "tests/fuzz/targets.h"
 
@@ -67,6 +68,27 @@ void CheckBegin(const v1::BatchBegin& message) {
   Must(decoded->ranks == begin->ranks && decoded->cp_size == begin->cp_size, "ranks survive");
 }
 
+// As a server takes it: landed, planned with the values that came, and answered if it is complete.
+void CheckArrival(const BatchFrame& frame) {
+  static auto& pool = *new BufferPool({.max_bytes = 64 << 20, .max_idle_bytes = 4 << 20});
+  static auto& executor = *MakeCpuExecutor().release();
+  const Limits limits = {.max_tensors = 16, .max_ranks = 16, .max_batch_bytes = 1 << 16};
+  auto begin = DecodeBatchBegin(*frame.begin, limits);
+  if (!begin.ok()) return;
+  auto batch = ArrivingBatch::Make(*std::move(begin), limits);
+  if (!batch.ok() || !(*batch)->TakeMemory(pool).ok() || !(*batch)->Land(frame).ok()) return;
+  if (!(*batch)->CheckComplete().ok()) return;
+  const int64_t bytes = (*batch)->output_bytes();
+  auto answer = (*batch)->MakeAnswer(executor, pool);
+  Must(answer.ok(), "what was planned is carried out");
+  // Up to 63 bytes follow every output and array.
+  const int64_t gaps = 64 * 16 * (2 * limits.max_tensors + 8);
+  Must(answer->body.size <= bytes + gaps, "an answer is as large as was said");
+  while (!answer->heads.done()) {
+    Must(static_cast<int64_t>(answer->heads.Next().size()) <= kMaxHeadBytes, "heads fit frames");
+  }
+}
+
 }  // namespace
 
 void BatchFrameTarget(absl::string_view input) {
@@ -92,6 +114,7 @@ void BatchFrameTarget(absl::string_view input) {
   received.DiscardUnknownFields();
   Must(received.SerializeAsString() == generic.SerializeAsString(), "... and finds the same");
   if (frame->begin) CheckBegin(*frame->begin);
+  if (frame->begin) CheckArrival(*frame);
 }
 
 }  // namespace cpshard::fuzz

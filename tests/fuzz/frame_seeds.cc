@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "core/exec/shard_body.h"
 #include "cpshard/v1/service.pb.h"
 #include "proto/frames.h"
@@ -26,6 +28,16 @@ BatchBegin BeginOf(const Batch& batch, const std::string& options) {
   return begin;
 }
 
+// The batch buffer.
+std::string BodyOf(const Batch& batch, const BatchBegin& begin) {
+  std::string body(begin.total_bytes, '\0');
+  for (size_t i = 0; i < batch.tensors.size(); ++i) {
+    const Bytes bytes = batch.tensors[i].bytes();
+    if (!bytes.empty()) std::memcpy(&body[begin.places[i].offset], bytes.data(), bytes.size());
+  }
+  return body;
+}
+
 // A shard of one stream whose layout leaves its arrays in the answer buffer.
 v1::ShardFrame WithArrays() {
   v1::ShardFrame message;
@@ -42,7 +54,7 @@ v1::ShardFrame WithArrays() {
     entry->mutable_dims()->Add(dims.begin(), dims.end());
     entry->set_offset(offset);
     entry->set_nbytes(nbytes);
-    entry->set_extent(v1::EXTENT_AS_SENT);
+    entry->set_extent(v1::EXTENT_WHOLE);
   };
   add("labels", {1, 8}, 0, 64);
   add("_layout.input_row_shape", {2}, 64, 16);
@@ -64,6 +76,20 @@ void WriteBatchFrames(const Seeds& seeds,
     frame.last = true;
     const std::string header = EncodeBatchFrame(frame, *EncodeBatchBegin(begin), body.size());
     seeds.Write("batch_frame", name, Cut(longest, header + body));
+    longest += 5;
+  }
+  // Whole batches, read and sharded.
+  for (const auto& [name, batch] : batches) {
+    for (const char* layout : {"round_robin", "thd"}) {
+      const BatchBegin begin =
+          BeginOf(batch, absl::StrCat("{\"", layout, "\": {}, \"padding_token_id\": 0}"));
+      BatchFrame frame;
+      frame.last = true;
+      const std::string body = BodyOf(batch, begin);
+      const std::string header = EncodeBatchFrame(frame, *EncodeBatchBegin(begin), body.size());
+      seeds.Write("batch_frame", absl::StrCat("whole_", layout, "_", name),
+                  Cut(longest, header + body));
+    }
     longest += 5;
   }
   const std::string id = "\x08\x07\x10\x02"s, body = "\x7a\x03one"s, flags = "\x30\x01\x40\x01"s;

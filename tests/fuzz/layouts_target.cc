@@ -19,12 +19,13 @@ int64_t LocalLen(const ShardLayout& layout) {
   return std::min<int64_t>(length, 4096);
 }
 
-// A tensor per rank, its local axis as long as the layout says.
+// A tensor per rank, its local axis as long as the layout says - of so many chunks, stacked on the
+// axis before it.
 std::vector<Tensor> PartsFor(const std::vector<ShardLayout>& layouts, std::vector<int64_t> dims,
-                             int axis, BufferPool& pool) {
+                             int axis, BufferPool& pool, int64_t chunks = 1) {
   std::vector<Tensor> parts;
   for (const ShardLayout& layout : layouts) {
-    dims[axis] = LocalLen(layout);
+    dims[axis] = LocalLen(layout) / chunks;
     Tensor part{{"x", DType::kI16, dims}, {}};
     part.buffer = *pool.Allocate(NumBytes(part.spec));
     for (size_t i = 0; i < part.buffer.size(); ++i) {
@@ -68,6 +69,7 @@ void LayoutsTarget(absl::string_view input) {
   GatherAll(*layouts, PartsFor(*layouts, {2, 0}, 1, pool), 1, executor, pool);
   GatherAll(*layouts, PartsFor(*layouts, {1, 0, 3}, 1, pool), -2, executor, pool);
   GatherAll(*layouts, PartsFor(*layouts, {0}, 0, pool), 0, executor, pool);
+  GatherAll(*layouts, PartsFor(*layouts, {2, 0}, 1, pool, 2), 1, executor, pool);
 }
 
 }  // namespace cpshard::fuzz

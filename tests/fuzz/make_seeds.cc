@@ -1,5 +1,6 @@
 // make_seeds FOLDER: writes the seed corpora, FOLDER/TARGET/NAME. Run by hand after a change of a
 // format: build the target fuzz_make_seeds, then run it on tests/fuzz/corpus.
+#include <algorithm>
 #include <cstring>
 #include <iostream>
 #include <string>
@@ -26,6 +27,8 @@ const std::vector<Named> kOptions = {
     {"contiguous_full", R"({"contiguous": {"keep_primary_full": true}, "padding_token_id": "0"})"},
     {"round_robin", R"({"round_robin": {}, "padding_token_id": 0})"},
     {"round_robin_full", R"({"round_robin": {"keep_primary_full": true}})"},
+    {"thd", R"({"thd": {}})"},
+    {"thd_chunks", R"({"thd": {"num_chunks": 2}})"},
 };
 
 const std::vector<Named> kMoreOptions = {
@@ -42,6 +45,8 @@ const std::vector<Named> kMoreOptions = {
 "padding_token_id": 1})"},
     {"multiple_below", R"({"contiguous": {"pad_multiple": -9223372036854775808}})"},
     {"pad_id_below", R"({"contiguous": {"pad_multiple": 8}, "padding_token_id": -100})"},
+    {"thd_chunks_max", R"({"thd": {"num_chunks": 2147483647}, "padding_token_id": 0})"},
+    {"thd_chunks_below", R"({"thd": {"num_chunks": -3}, "padding_token_id": "1"})"},
     {"min_padded_len", R"({"contiguous": {}, "min_padded_len": 12})"},
     {"targets", R"({"identity": {}, "targets": {"num_depths": 2, "ignore_index": "-1"}})"},
     {"two_layouts", R"({"identity": {}, "contiguous": {}})"},
@@ -65,6 +70,12 @@ Tensor Counted(const char* name, DType dtype, std::vector<int64_t> dims) {
   return tensor;
 }
 
+Tensor Lengths(const char* name, std::vector<int64_t> dims, const std::vector<int64_t>& values) {
+  Tensor tensor = Counted(name, DType::kI64, std::move(dims));
+  std::memcpy(tensor.buffer.data(), values.data(), tensor.buffer.size());
+  return tensor;
+}
+
 std::vector<std::pair<std::string, Batch>> Batches() {
   const Tensor ids = Counted("input_ids", DType::kI64, {2, 5});
   const Tensor labels = Counted("labels", DType::kI32, {2, 5});
@@ -85,6 +96,13 @@ std::vector<std::pair<std::string, Batch>> Batches() {
        {{Counted("input_ids", DType::kI64, {1, 6}), Counted("labels", DType::kI64, {1, 6}),
          Counted("seq_lens", DType::kI64, {1, 2})},
         {{"qkv_format", std::string("thd")}}}},
+      {"documents",
+       {{Counted("input_ids", DType::kI32, {2, 8}), Counted("labels", DType::kI64, {2, 8}),
+         Counted("position_ids", DType::kI64, {2, 8}),
+         Lengths("seq_lens", {2, 2}, {3, 4, 8, -1000}),
+         Lengths("seq_lens_padded", {2, 2}, {4, 4, 8, -1000}),
+         Counted("pixel_values", DType::kF32, {3})},
+        {{"cp_rank", int64_t{9}}}}},
       {"empty",
        {{Counted("input_ids", DType::kI64, {0, 5}), Counted("labels", DType::kI64, {0, 5}),
          Counted("x", DType::kF64, {})},
@@ -104,7 +122,7 @@ void WriteRequests(const Seeds& seeds) {
       options.SetDefaultPaddingTokenId(0);
       v1::ShardBatchRequest message;
       (void)EncodeShardBatchRequest(batch, options, 2, {}, &message);
-      if (batch_name == "even") message.clear_cp_size();
+      if (batch_name == "even" || (batch_name == "plain" && name == "thd")) message.clear_cp_size();
       if (batch_name == "embeds") message.add_ranks(1);
       seeds.Write("request", absl::StrCat(batch_name, "_", name), message.SerializeAsString());
     }
@@ -126,12 +144,15 @@ void WriteRequests(const Seeds& seeds) {
 }
 
 void WriteLayouts(const Seeds& seeds) {
-  const BatchSpec spec = {
-      {{"input_ids", DType::kI64, {2, 5}}, {"labels", DType::kI64, {2, 5}}}, {}, 2};
+  const std::vector<std::pair<std::string, Batch>> batches = Batches();
   for (const auto& [name, text] : kOptions) {
     Options options = *Options::FromJson(text);
     options.SetDefaultPaddingTokenId(0);
-    const auto plan = options.MakeSharder()->Plan(spec, {});
+    const bool packed = name == "thd" || name == "thd_chunks";
+    const auto batch = std::find_if(batches.begin(), batches.end(), [&](const auto& named) {
+      return named.first == (packed ? "documents" : "plain");
+    });
+    const auto plan = PlanBatch(*options.MakeSharder(), batch->second, 2);
     if (!plan.ok()) continue;
     const std::vector<ShardLayout> layouts = {LayoutFor(*plan, 0, 42), LayoutFor(*plan, 1, 42)};
     seeds.Write("layouts", name, LayoutsToJson(layouts));

@@ -1,6 +1,7 @@
 #include <google/protobuf/util/field_comparator.h>
 #include <google/protobuf/util/message_differencer.h>
 
+#include <optional>
 #include <vector>
 
 #include "cpshard/v1/options.pb.h"
@@ -32,7 +33,36 @@ std::vector<BatchSpec> Specs() {
                              {"extra", DType::kBool, {1, 9}}},
                             {},
                             3};
-  return {plain, without_mesh, embeds};
+  const BatchSpec packed = {{{"input_ids", DType::kI64, {2, 8}},
+                             {"labels", DType::kI32, {2, 8}},
+                             {"position_ids", DType::kI64, {2, 8}},
+                             {"seq_lens", DType::kI64, {2, 2}},
+                             {"seq_lens_padded", DType::kI64, {2, 2}}},
+                            {{"qkv_format", std::string("thd")}},
+                            2};
+  BatchSpec by_value = packed;
+  by_value.tensors.resize(3);
+  by_value.cp_size.reset();
+  return {plain, without_mesh, embeds, packed, by_value};
+}
+
+// What a plan reads of the specs above, by name; nullopt: a stream that none of them has values of.
+std::optional<PlanValues> ValuesFor(const std::vector<std::string>& needs) {
+  static const int64_t ids[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 0, 0, 0, 0};
+  static const int64_t real[4] = {3, 4, 8, -1000}, padded[4] = {4, 4, 8, -1000};
+  const auto view = [](std::vector<int64_t> dims, const int64_t* values) {
+    return IntView(DType::kI64, std::move(dims), reinterpret_cast<const std::byte*>(values));
+  };
+  const PlanValues all = {{"input_ids", view({2, 8}, ids)},
+                          {"seq_lens", view({2, 2}, real)},
+                          {"seq_lens_padded", view({2, 2}, padded)}};
+  PlanValues values;
+  for (const std::string& name : needs) {
+    const auto found = all.find(name);
+    if (found == all.end()) return std::nullopt;
+    values.insert(*found);
+  }
+  return values;
 }
 
 // Every padded column is some rank's, once; or every rank holds them all.
@@ -48,17 +78,26 @@ void CheckPartition(const LayoutPlan& layout) {
 }
 
 void CheckPlan(const Sharder& sharder, const BatchSpec& spec) {
-  if (!sharder.Needs(spec).empty()) return;
-  const auto plan = sharder.Plan(spec, {});
+  const std::vector<std::string> needs = sharder.Needs(spec);
+  for (const std::string& name : needs) {
+    const TensorSpec* tensor = spec.FindTensor(name);
+    if (tensor != nullptr && (tensor->dtype != DType::kI64 || NumElements(*tensor) > 16)) return;
+  }
+  const std::optional<PlanValues> values = ValuesFor(needs);
+  if (!values) return;
+  const auto plan = sharder.Plan(spec, *values);
   if (!plan.ok()) return;
+  const auto chunks = static_cast<int64_t>(plan->chunks.size());
   for (const LayoutPlan& layout : plan->chunks) {
-    Must(layout.padded_len >= layout.source_len, "padding does not shorten");
+    Must(layout.padded_len >= layout.source_len / chunks, "padding does not shorten");
     Must(static_cast<int64_t>(layout.partition.size()) == plan->num_ranks(), "a map per rank");
     CheckPartition(layout);
   }
   const std::vector<int64_t> ranks = *ResolveRanks({}, plan->num_ranks());
   const auto bytes = CheckedOutputBytes(*plan, ranks, {.max_batch_bytes = 4096});
   Must(!bytes.ok() || (*bytes >= 0 && *bytes <= 4096), "bytes within the limit");
+  const auto layouts = CheckedLayoutBytes(*plan, ranks, {.max_batch_bytes = 256});
+  Must(!layouts.ok() || (*layouts >= 0 && *layouts <= 256), "layouts within the limit");
 }
 
 }  // namespace

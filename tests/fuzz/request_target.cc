@@ -24,6 +24,7 @@ void CheckShard(const RankShard& shard, const RankShard& made, const ShardPlan& 
                 int64_t rank) {
   Must(shard.layout == made.layout, "a layout survives the wire");
   Must(shard.layout.cp_rank == rank && shard.layout.cp_size == plan.num_ranks(), "rank and size");
+  Must(made.batch.scalars == ScalarsOf(plan, rank), "every rank's own scalars");
   Must(shard.batch.scalars.size() == plan.scalars.size(), "scalars are in every shard");
   Must(shard.batch.tensors.size() == plan.streams.size(), "a tensor per stream");
   Must(shard.cuts.size() == plan.streams.size(), "a cut per stream");
@@ -35,7 +36,9 @@ void CheckShard(const RankShard& shard, const RankShard& made, const ShardPlan& 
     Must(tensor.bytes() == made.batch.tensors[s].bytes(), "reply and MakeShards agree");
     Must(cut.extent == plan.streams[s].extent, "extent");
     if (cut.extent == Extent::kLocal) {
-      Must(tensor.spec.dims[cut.seq_axis] == Slots(shard.layout), "slots as the layout says");
+      const int64_t chunks = plan.stacked() ? tensor.spec.dims[cut.seq_axis - 1] : 1;
+      Must(chunks * tensor.spec.dims[cut.seq_axis] == Slots(shard.layout),
+           "slots as the layout says");
     } else if (cut.extent == Extent::kPadded && shard.layout.padded_seq_len) {
       Must(tensor.spec.dims[cut.seq_axis] == *shard.layout.padded_seq_len, "padded as it says");
     }
@@ -86,6 +89,7 @@ void RequestTarget(absl::string_view input) {
   if (!sharder.ok()) return;
   const auto plan = PlanBatch(*sharder, request->batch, request->cp_size);
   if (!plan.ok() || !CheckedOutputBytes(*plan, request->ranks, kLimits).ok()) return;
+  if (!CheckedLayoutBytes(*plan, request->ranks, kLimits).ok()) return;
 
   v1::ShardBatchReply reply;
   const absl::Status written =

@@ -1,6 +1,7 @@
 """A client from the .proto files alone, as one would write it in any language: shard_any.py ADDRESS
 
 Shards one batch over 4 ranks, checks the shards against plain numpy and puts them together again.
+Then packed documents over 2 ranks.
 """
 
 import pathlib
@@ -36,12 +37,19 @@ assert "round_robin" in info.layouts and info.limits.max_ranks >= 4
 # of 64 on.
 batch = {"input_ids": np.arange(60, dtype="<i8").reshape(2, 30),
          "labels": np.arange(1000, 1060, dtype="<i8").reshape(2, 30)}
-request = service_pb2.ShardBatchRequest(
-    options=options_pb2.ShardingOptions(round_robin=options_pb2.RoundRobin()), cp_size=4)
-for name, tensor in batch.items():
-    request.entries.add(name=name, dtype=types_pb2.DTYPE_I64, dims=tensor.shape,
-                        offset=len(request.body), nbytes=tensor.nbytes)
-    request.body += tensor.tobytes() + bytes(-tensor.nbytes % 64)
+
+
+def request_of(batch, cp_size, **layout):
+    request = service_pb2.ShardBatchRequest(options=options_pb2.ShardingOptions(**layout),
+                                            cp_size=cp_size)
+    for name, tensor in batch.items():
+        request.entries.add(name=name, dtype=types_pb2.DTYPE_I64, dims=tensor.shape,
+                            offset=len(request.body), nbytes=tensor.nbytes)
+        request.body += tensor.tobytes() + bytes(-tensor.nbytes % 64)
+    return request
+
+
+request = request_of(batch, 4, round_robin=options_pb2.RoundRobin())
 reply = service.ShardBatch(request, timeout=10)
 
 # 30 tokens become 32; of 8 chunks of 4 rank r holds number r and number 7 - r.
@@ -73,5 +81,49 @@ try:
     raise AssertionError("a batch without labels was not refused")
 except grpc.RpcError as error:
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT and "labels" in error.details()
+
+# Rows packed with documents: [8 tokens, 5 of them real] [8] and [16]. Every document is cut into 4
+# equal chunks, of which rank r holds number r and number 3 - r.
+lengths = [[5, 8], [16, -1000]], [[8, 8], [16, -1000]]
+positions = np.r_[np.tile(np.arange(8), 2), np.arange(16)].reshape(2, 16)
+packed = {"input_ids": np.arange(32, dtype="<i8").reshape(2, 16),
+          "labels": np.arange(100, 132, dtype="<i8").reshape(2, 16),
+          "position_ids": positions.astype("<i8"), "seq_lens": np.array(lengths[0], "<i8"),
+          "seq_lens_padded": np.array(lengths[1], "<i8")}
+request = request_of(packed, 2, thd=options_pb2.Thd())
+columns = [np.r_[0:2, 6:10, 14:20, 28:32], np.r_[2:6, 10:14, 20:28]]
+want = {name: packed[name].reshape(-1) for name in ("input_ids", "labels", "position_ids")}
+want["padding_mask"] = np.isin(np.arange(32), [5, 6, 7])
+want["_thd_local_indices"] = np.arange(32, dtype="<i4")
+types = {types_pb2.DTYPE_I64: "<i8", types_pb2.DTYPE_I32: "<i4", types_pb2.DTYPE_BOOL: "?"}
+reply = service.ShardBatch(request, timeout=10)
+for rank, shard in enumerate(reply.shards):
+    tensors, scalars = {}, {}
+    for entry in shard.entries:
+        if entry.HasField("scalar"):
+            scalars[entry.name] = getattr(entry.scalar, entry.scalar.WhichOneof("value"))
+            continue
+        data = reply.body[entry.offset:entry.offset + entry.nbytes]
+        tensors[entry.name] = np.frombuffer(data, types[entry.dtype]).reshape(tuple(entry.dims))
+    whole = {"cu_seqlens": [0, 8, 16, 32], "max_seqlen": 16}  # not cut: the same for every rank
+    assert set(tensors) == set(want) | set(whole)
+    for name, stream in want.items():
+        assert np.array_equal(tensors[name], stream[columns[rank]]), (rank, name)
+    assert all(np.array_equal(tensors[name], value) for name, value in whole.items())
+    assert scalars == {"qkv_format": "thd", "cp_size": 2, "cp_rank": rank}  # a rank's own
+
+# A plan needs the lengths alone; without them it says so. A batch's other bytes stay at home.
+plan = service_pb2.PlanLayoutRequest(options=request.options, cp_size=2, body=request.body)
+for entry in request.entries:
+    if entry.name not in ("seq_lens", "seq_lens_padded"):
+        entry.offset = entry.nbytes = 0
+    plan.entries.append(entry)
+reply = service.PlanLayout(plan, timeout=10)
+assert list(reply.needs) == ["seq_lens", "seq_lens_padded"]
+for rank, layout in enumerate(reply.layouts):
+    runs = [np.arange(run.source, run.source + run.length) for run in layout.runs]
+    assert np.array_equal(np.concatenate(runs), columns[rank])
+    assert list(layout.input_row_shape.values) == [2, 16] and layout.padded_seq_len == 32
+assert len(reply.layouts) == 2
 
 print(f"cpshardd {info.version}: 4 shards of 2 x 30 tokens are right, and together again")

@@ -1,6 +1,7 @@
 """A loader from the .proto files alone, as in any language: stream_any.py ADDRESS
 
-Streams eight batches, some of them at a time, and checks the shards against plain numpy.
+Streams eight batches, some of them at a time, and checks the shards against plain numpy. Then two
+of packed documents.
 """
 
 import pathlib
@@ -33,13 +34,13 @@ def make_batch(number):
     return {"input_ids": tokens, "labels": tokens + 1}
 
 
-def frames_of(number):
+def frames_of(number, batch=None, cp_size=RANKS, **layout):
     """One batch: every tensor lies in the batch buffer, from a multiple of 64 on; the frames carry
     that buffer from front to back. Only the first has the begin, only the last says so."""
-    begin = service_pb2.BatchBegin(
-        options=options_pb2.ShardingOptions(round_robin=options_pb2.RoundRobin()), cp_size=RANKS)
+    layout = layout or {"round_robin": options_pb2.RoundRobin()}
+    begin = service_pb2.BatchBegin(options=options_pb2.ShardingOptions(**layout), cp_size=cp_size)
     buffer = b""
-    for name, tensor in make_batch(number).items():
+    for name, tensor in (batch or make_batch(number)).items():
         begin.entries.add(name=name, dtype=types_pb2.DTYPE_I64, dims=tensor.shape,
                           offset=len(buffer), nbytes=tensor.nbytes)
         buffer += tensor.tobytes() + bytes(-tensor.nbytes % 64)
@@ -102,4 +103,40 @@ for frame in service.ShardBatches(iter(outbox.get, None), timeout=60):
     checked.append(frame.batch_id)
 
 assert sorted(checked) == list(range(BATCHES)) and not answers
+# Rows packed with documents of 1,024 and 15,360 tokens, over 2 ranks: rank r holds chunk r and chunk
+# 3 - r of 4 of every document. The layout reads the values of seq_lens: a batch buffer that begins
+# with them lets the server plan, and refuse, at once; in any other order it waits for them.
+tokens = np.arange(2 * 16384, dtype="<i8").reshape(2, 16384)
+packed = {"input_ids": tokens, "labels": tokens + 1,
+          "position_ids": np.tile(np.r_[0:1024, 0:15360].astype("<i8"), (2, 1)),
+          "seq_lens": np.array([[1024, 15360]] * 2, "<i8")}
+starts, sizes = (0, 1024, 16384, 17408), (256, 3840, 256, 3840)
+columns = [np.concatenate([np.r_[start + rank * size:start + (rank + 1) * size,
+                                 start + (3 - rank) * size:start + (4 - rank) * size]
+                           for start, size in zip(starts, sizes)]) for rank in range(2)]
+first = {"seq_lens": packed["seq_lens"]} | packed
+sent = [frame for number, batch in enumerate((first, packed))
+        for frame in frames_of(number, batch, 2, thd=options_pb2.Thd())]
+answers = {}
+for frame in service.ShardBatches(iter(sent), timeout=60):
+    assert not frame.HasField("status"), frame.status
+    shards, body = answers.setdefault(frame.batch_id, ([], bytearray()))
+    shards.extend(frame.shards)
+    body += frame.body
+for number in range(2):
+    shards, body = answers[number]
+    for rank, shard in enumerate(shards):
+        entries = {entry.name: entry for entry in shard.entries}
+        for name in ("input_ids", "labels", "position_ids"):
+            local = np.frombuffer(body, "<i8", entries[name].nbytes // 8, entries[name].offset)
+            assert np.array_equal(local, packed[name].reshape(-1)[columns[rank]]), (rank, name)
+        # A layout over 16 KiB: its arrays lie in the answer buffer, as entries.
+        indices = entries["_layout.local_token_global_indices"]
+        assert np.array_equal(np.frombuffer(body, "<i8", 16384, indices.offset), columns[rank])
+        runs = entries["_layout.runs"]
+        runs = np.frombuffer(body, "<i8", runs.nbytes // 8, runs.offset).reshape(-1, 2)
+        assert np.array_equal(np.concatenate([np.arange(a, a + n) for a, n in runs]),
+                              columns[rank])
+    assert len(shards) == 2
+
 print(f"{BATCHES} batches of {ROWS} x {TOKENS} tokens, {at_once} at a time: all shards are right")

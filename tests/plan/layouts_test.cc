@@ -28,7 +28,7 @@ StreamPlan Viewed(const TensorSpec& tensor, Fill fill) {
 
 StreamPlan AsSent(const TensorSpec& tensor) {
   StreamPlan stream = Viewed(tensor, {});
-  stream.extent = Extent::kAsSent;
+  stream.extent = Extent::kWhole;
   return stream;
 }
 
@@ -76,7 +76,7 @@ TEST(Layouts, RoundRobinAsText) {
             "stream input_ids i64 [2, 6] local\n"
             "stream labels i64 [2, 6] local\n"
             "stream loss_mask i32 [2, 6] local\n"
-            "stream pixel_values f32 [7, 2] as_sent\n"
+            "stream pixel_values f32 [7, 2] whole\n"
             "stream position_ids i64 [2, 6] local\n");
 }
 
@@ -102,9 +102,9 @@ TEST(Layouts, IdentityAsText) {
             "  placement 0: 0+6\n"
             "  rank 0: 0+6\n"
             "  rank 1: 0+6\n"
-            "stream input_ids i64 [2, 6] as_sent\n"
-            "stream labels i64 [2, 6] as_sent\n"
-            "stream loss_mask i32 [2, 9] as_sent\n");
+            "stream input_ids i64 [2, 6] whole\n"
+            "stream labels i64 [2, 6] whole\n"
+            "stream loss_mask i32 [2, 9] whole\n");
 }
 
 TEST(Layouts, IdentityReportsTheLengthOfTheEmbeddingsWhereBothPrimariesAreThere) {
@@ -128,7 +128,7 @@ TEST(Layouts, ScalarsAreInEveryOutput) {
   BatchSpec spec = TokenBatch(1, 4);
   spec.scalars = {{"step", int64_t{17}}, {"qkv_format", std::string("bshd")}};
   for (const Sharder& sharder : {Identity(), Contiguous({}), RoundRobin({})}) {
-    EXPECT_EQ(PlanOf(sharder, spec).scalars, spec.scalars);
+    EXPECT_EQ(ScalarsOf(PlanOf(sharder, spec), 1), spec.scalars);
   }
 }
 

@@ -48,7 +48,7 @@ TEST(Plan, ALocalOutputHasTheRanksOwnLength) {
 }
 
 TEST(Plan, APaddedOutputHasThePaddedLengthAndOneAsSentIsUntouched) {
-  const ShardPlan plan = Uneven({Stream(Extent::kPadded), Stream(Extent::kAsSent)});
+  const ShardPlan plan = Uneven({Stream(Extent::kPadded), Stream(Extent::kWhole)});
   EXPECT_EQ(OutputSpec(plan, plan.streams[0], 1), (TensorSpec{"s", DType::kI32, {2, 8, 3}}));
   EXPECT_EQ(OutputSpec(plan, plan.streams[1], 1), (TensorSpec{"s", DType::kI32, {2, 6, 3}}));
 }
@@ -61,7 +61,7 @@ TEST(Plan, BytesCountAStreamThatEveryRankHoldsOnce) {
   EXPECT_EQ(bytes(Uneven({Stream(Extent::kLocal)}), both), 2 * 8 * 3 * 4);
   EXPECT_EQ(bytes(Uneven({Stream(Extent::kLocal)}), second), 2 * 3 * 3 * 4);
   EXPECT_EQ(bytes(Uneven({Stream(Extent::kPadded)}), both), 2 * 8 * 3 * 4);
-  EXPECT_EQ(bytes(Uneven({Stream(Extent::kAsSent)}), both), 2 * 6 * 3 * 4);
+  EXPECT_EQ(bytes(Uneven({Stream(Extent::kWhole)}), both), 2 * 6 * 3 * 4);
   EXPECT_EQ(bytes(Uneven({}), both), 0);
 }
 
@@ -76,7 +76,7 @@ TEST(Plan, OutputMayFillTheLimitAndNotPassIt) {
 }
 
 TEST(Plan, AnOutputBeyondInt64IsOverTheLimit) {
-  StreamPlan wide = Stream(Extent::kAsSent);
+  StreamPlan wide = Stream(Extent::kWhole);
   wide.dims = {int64_t{1} << 40, int64_t{1} << 40};
   const std::vector<int64_t> ranks = {0};
   EXPECT_EQ(CheckedOutputBytes(Uneven({wide}), ranks, {}).status().code(),
@@ -101,7 +101,12 @@ std::optional<int64_t> BytesOneByOne(const ShardPlan& plan, absl::Span<const int
     for (size_t k = 0; k < (stream.extent == Extent::kLocal ? ranks.size() : 1); ++k) {
       if (ranks.empty()) break;
       int64_t bytes = ItemSize(stream.dtype);
-      for (int64_t dim : OutputSpec(plan, stream, ranks[k]).dims) {
+      std::vector<int64_t> dims = OutputSpec(plan, stream, ranks[k]).dims;
+      if (plan.stacked() && stream.extent == Extent::kLocal) {  // [C, ...]: C times the columns
+        dims[OutputAxis(plan, stream)] *= dims[0];
+        dims[0] = 1;
+      }
+      for (int64_t dim : dims) {
         if (__builtin_mul_overflow(bytes, dim, &bytes)) return std::nullopt;
       }
       if (__builtin_add_overflow(total, bytes, &total) || total > limit) return std::nullopt;
@@ -110,7 +115,8 @@ std::optional<int64_t> BytesOneByOne(const ShardPlan& plan, absl::Span<const int
   return total;
 }
 
-// Lengths from 0 to beyond int64 when they are multiplied or added up.
+// Lengths from 0 to beyond int64 when they are multiplied or added up. Several chunks have the same
+// lengths, tokens that int64 can count and no padded stream (plan.h).
 ShardPlan AnyPlan(std::mt19937_64& random) {
   const auto length = [&] {
     constexpr int kBits[] = {0, 1, 3, 3, 3, 20, 31, 61, 62, 63};
@@ -119,22 +125,23 @@ ShardPlan AnyPlan(std::mt19937_64& random) {
   };
   ShardPlan plan;
   plan.cp_size = 1 + random() % 4;
-  plan.chunks.resize(1 + random() % 2);
-  for (LayoutPlan& layout : plan.chunks) {
-    layout.padded_len = length();
-    layout.partition.resize(*plan.cp_size);
-    const int64_t all = length();
-    for (IndexMap& map : layout.partition) map.Append({0, random() % 2 == 0 ? all : length()});
-  }
+  LayoutPlan layout;
+  const size_t chunks = 1 + random() % 2;
+  const auto column_length = [&] { return length() / static_cast<int64_t>(chunks); };
+  layout.padded_len = column_length();
+  layout.partition.resize(*plan.cp_size);
+  const int64_t all = column_length();
+  for (IndexMap& map : layout.partition) map.Append({0, random() % 2 == 0 ? all : column_length()});
+  plan.chunks.assign(chunks, layout);
   plan.streams.resize(random() % 3);
   for (StreamPlan& stream : plan.streams) {
     stream.dtype = random() % 2 == 0 ? DType::kU8 : DType::kI64;
     stream.dims.resize(1 + random() % 4);
     for (int64_t& dim : stream.dims) dim = random() % 3 == 0 ? length() : 1;
     stream.axis = static_cast<int>(random() % stream.dims.size());
-    constexpr Extent kExtents[] = {Extent::kLocal, Extent::kLocal, Extent::kPadded,
-                                   Extent::kAsSent};
+    constexpr Extent kExtents[] = {Extent::kLocal, Extent::kLocal, Extent::kPadded, Extent::kWhole};
     stream.extent = kExtents[random() % std::size(kExtents)];
+    if (plan.stacked() && stream.extent == Extent::kPadded) stream.extent = Extent::kLocal;
   }
   return plan;
 }
@@ -165,15 +172,150 @@ TEST(Plan, BytesAreThoseOfTheOutputsOneByOne) {
   EXPECT_GT(refused, 10'000);
 }
 
+// Two chunks of 8 columns; rank 0 holds 5 of each and rank 1 the other 3.
+ShardPlan Stacked(std::vector<StreamPlan> streams) {
+  ShardPlan plan = Uneven(std::move(streams));
+  plan.chunks.push_back(plan.chunks.front());
+  return plan;
+}
+
+StreamPlan Flat(Extent extent) {
+  return {.name = "s", .dtype = DType::kI32, .dims = {16, 3}, .axis = 0, .extent = extent};
+}
+
+TEST(Plan, ChunksAreStackedOnANewFirstAxisOfWhatIsCut) {
+  const ShardPlan plan = Stacked({Flat(Extent::kLocal), Flat(Extent::kWhole)});
+  EXPECT_EQ(OutputSpec(plan, plan.streams[0], 0), (TensorSpec{"s", DType::kI32, {2, 5, 3}}));
+  EXPECT_EQ(OutputSpec(plan, plan.streams[0], 1), (TensorSpec{"s", DType::kI32, {2, 3, 3}}));
+  EXPECT_EQ(OutputSpec(plan, plan.streams[1], 1), (TensorSpec{"s", DType::kI32, {16, 3}}));
+  EXPECT_EQ(OutputAxis(plan, plan.streams[0]), 1);
+  EXPECT_EQ(OutputAxis(plan, plan.streams[1]), 0);
+}
+
+TEST(Plan, OneChunkIsNotStacked) {
+  const ShardPlan plan = Uneven({Flat(Extent::kLocal)});
+  EXPECT_FALSE(plan.stacked());
+  EXPECT_EQ(OutputAxis(plan, plan.streams[0]), 0);
+  EXPECT_EQ(OutputSpec(plan, plan.streams[0], 1), (TensorSpec{"s", DType::kI32, {3, 3}}));
+}
+
+TEST(Plan, LocalSlotsAreThoseOfAllChunks) {
+  EXPECT_EQ(LocalSlots(Uneven({}), 0), 5);
+  EXPECT_EQ(LocalSlots(Stacked({}), 0), 10);
+  EXPECT_EQ(LocalSlots(Stacked({}), 1), 6);
+  EXPECT_EQ(LocalSlots(ShardPlan(), 0), 0);
+}
+
+TEST(Plan, BytesOfAStackedStreamAreThoseOfAllChunks) {
+  const std::vector<int64_t> both = {0, 1}, second = {1};
+  EXPECT_EQ(CheckedOutputBytes(Stacked({Flat(Extent::kLocal)}), both, {}).value(), 16 * 3 * 4);
+  EXPECT_EQ(CheckedOutputBytes(Stacked({Flat(Extent::kLocal)}), second, {}).value(), 6 * 3 * 4);
+  EXPECT_EQ(CheckedOutputBytes(Stacked({Flat(Extent::kWhole)}), both, {}).value(), 16 * 3 * 4);
+}
+
+TEST(Plan, ScalarsAreThoseOfTheRank) {
+  ShardPlan plan = Uneven({});
+  plan.scalars = {{"cp_rank", {int64_t{0}, int64_t{1}}}, {"qkv_format", {std::string("thd")}}};
+  EXPECT_EQ(ScalarsOf(plan, 0), (std::vector<ScalarEntry>{{"cp_rank", int64_t{0}},
+                                                          {"qkv_format", std::string("thd")}}));
+  EXPECT_EQ(ScalarsOf(plan, 1), (std::vector<ScalarEntry>{{"cp_rank", int64_t{1}},
+                                                          {"qkv_format", std::string("thd")}}));
+}
+
+// Runs of rank 0: 0+2 7+1; of rank 1: 2+5.
+ShardPlan Reporting(bool indices, bool positions) {
+  ShardPlan plan = Uneven({});
+  LayoutPlan& layout = plan.chunks[0];
+  layout.partition.assign(2, {});
+  layout.partition[0].Append({0, 2});
+  layout.partition[0].Append({7, 1});
+  layout.partition[1].Append({2, 5});
+  if (indices) layout.report.indices = Report::Indices::kI32;
+  layout.report.stream_positions = positions;
+  return plan;
+}
+
+TEST(Plan, BytesOfALayoutAreItsRunsItsIndicesAndItsPositions) {
+  const std::vector<int64_t> both = {0, 1}, first = {0};
+  const auto bytes = [](const ShardPlan& plan, const std::vector<int64_t>& ranks) {
+    return CheckedLayoutBytes(plan, ranks, {}).value();
+  };
+  EXPECT_EQ(bytes(Reporting(false, false), first), 2 * 2 * 8);  // source and length of two runs
+  EXPECT_EQ(bytes(Reporting(false, false), both), 3 * 2 * 8);
+  EXPECT_EQ(bytes(Reporting(true, false), first), (2 * 2 + 3) * 8);
+  EXPECT_EQ(bytes(Reporting(true, false), both), (3 * 2 + 3 + 5) * 8);
+  EXPECT_EQ(bytes(Reporting(true, true), both), (3 * 2 + 3 + 5 + 2 * 6) * 8);  // [2, 6] once
+  EXPECT_EQ(bytes(ShardPlan(), first), 0);
+}
+
+// Chunks have runs, and nothing of the record else (contract 4.7).
+TEST(Plan, BytesOfTheLayoutOfChunksAreTheirRuns) {
+  ShardPlan plan = Reporting(true, true);
+  plan.chunks.push_back(plan.chunks[0]);
+  EXPECT_EQ(CheckedLayoutBytes(plan, std::vector<int64_t>{0, 1}, {}).value(), 2 * 3 * 2 * 8);
+}
+
+TEST(Plan, ALayoutMayFillTheLimitAndNotPassIt) {
+  const std::vector<int64_t> ranks = {0, 1};
+  const ShardPlan plan = Reporting(true, true);
+  constexpr int64_t kBytes = (3 * 2 + 3 + 5 + 2 * 6) * 8;
+  EXPECT_TRUE(CheckedLayoutBytes(plan, ranks, {.max_batch_bytes = kBytes}).ok());
+  const absl::Status over =
+      CheckedLayoutBytes(plan, ranks, {.max_batch_bytes = kBytes - 1}).status();
+  EXPECT_EQ(over.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(over.message()),
+              AllOf(HasSubstr(std::to_string(kBytes - 1)), HasSubstr("a multiple of four")));
+}
+
+TEST(Plan, ALayoutBeyondInt64IsOverTheLimit) {
+  ShardPlan positions = Reporting(false, true);
+  positions.chunks[0].rows = int64_t{1} << 40;
+  positions.chunks[0].source_len = int64_t{1} << 40;
+  ShardPlan longest = Reporting(false, true);  // just within int64, until its runs are added
+  longest.chunks[0].rows = 1;
+  longest.chunks[0].source_len = std::numeric_limits<int64_t>::max();
+  ShardPlan indices = Reporting(true, false);
+  for (IndexMap& map : indices.chunks[0].partition) map.Append({8, int64_t{1} << 62});
+  for (const ShardPlan& plan : {positions, longest, indices}) {
+    EXPECT_EQ(CheckedLayoutBytes(plan, std::vector<int64_t>{0, 1}, {}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(Plan, TextShowsALiteralAsAWholeStream) {
+  ShardPlan plan;
+  plan.cp_size = 4;
+  StreamPlan literal{"cu_seqlens", DType::kI32, {3}, 0};
+  literal.extent = Extent::kWhole;
+  literal.value.from = Literal{{0, 4, 8}};
+  plan.streams = {literal};
+  EXPECT_EQ(ToString(plan),
+            "cp_size 4\n"
+            "stream cu_seqlens i32 [3] whole\n");
+}
+
+TEST(Plan, PlansThatDifferInALiteralOrAScalarAreNotEqual) {
+  ShardPlan plan = Uneven({Stream(Extent::kWhole)});
+  plan.streams[0].value.from = Literal{{0, 4, 8}};
+  plan.scalars = {{"cp_rank", {int64_t{0}, int64_t{1}}}};
+  ShardPlan other = plan;
+  EXPECT_EQ(other, plan);
+  other.streams[0].value.from = Literal{{0, 4, 9}};
+  EXPECT_NE(other, plan);
+  other = plan;
+  other.scalars[0].values[1] = int64_t{2};
+  EXPECT_NE(other, plan);
+}
+
 TEST(Plan, TextShowsLayoutMapsAndStreams) {
-  EXPECT_EQ(ToString(Uneven({Stream(Extent::kLocal), Stream(Extent::kAsSent)})),
+  EXPECT_EQ(ToString(Uneven({Stream(Extent::kLocal), Stream(Extent::kWhole)})),
             "cp_size 2\n"
             "layout rows 2, source_len 6, padded_len 8\n"
             "  placement 0: 0+6 .+2\n"
             "  rank 0: 0+5\n"
             "  rank 1: 5+3\n"
             "stream s i32 [2, 6, 3] local\n"
-            "stream s i32 [2, 6, 3] as_sent\n");
+            "stream s i32 [2, 6, 3] whole\n");
   EXPECT_EQ(ToString(ShardPlan()), "cp_size none\n");
 }
 

@@ -41,11 +41,12 @@ TEST(Sharder, HandsTheLayoutTheSpecAndTheValues) {
       {}, {}, [](const BatchSpec& spec, const SharedOptions&, const PlanValues& values) {
         ShardPlan plan;
         plan.cp_size = spec.cp_size;
-        plan.notices.push_back({"seen", std::to_string(values.at("seq_lens").values.at(1))});
+        plan.notices.push_back({"seen", std::to_string(values.at("seq_lens")[1])});
         return absl::StatusOr<ShardPlan>(plan);
       });
+  const std::vector<int64_t> lengths = {30, 40};
   const absl::StatusOr<ShardPlan> plan =
-      sharder.Plan(TokenBatch(1, 4), {{"seq_lens", {{2}, {30, 40}}}});
+      sharder.Plan(TokenBatch(1, 4), {{"seq_lens", IntsOf({2}, lengths)}});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->cp_size, 2);
   EXPECT_THAT(plan->notices, ElementsAre(Notice{"seen", "40"}));

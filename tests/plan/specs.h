@@ -40,9 +40,15 @@ inline BatchSpec Without(BatchSpec spec, const std::string& name) {
   return spec;
 }
 
+// A view of `values`, which must outlive it.
+inline IntView IntsOf(std::vector<int64_t> dims, const std::vector<int64_t>& values) {
+  return IntView(DType::kI64, std::move(dims), reinterpret_cast<const std::byte*>(values.data()));
+}
+
 // The plan of a batch that must not be refused.
-inline ShardPlan PlanOf(const Sharder& sharder, const BatchSpec& spec) {
-  absl::StatusOr<ShardPlan> plan = sharder.Plan(spec, {});
+inline ShardPlan PlanOf(const Sharder& sharder, const BatchSpec& spec,
+                        const PlanValues& values = {}) {
+  absl::StatusOr<ShardPlan> plan = sharder.Plan(spec, values);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? *std::move(plan) : ShardPlan();
 }

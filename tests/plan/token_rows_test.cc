@@ -48,7 +48,7 @@ TEST(TokenRows, AStreamThatIsCutHasTheRowsAndColumnsOfThePrimary) {
 
 TEST(TokenRows, AStreamThatIsNotCutMayHaveAnyShape) {
   const BatchSpec spec = TokenBatch(2, 6, {{"pixels", DType::kF32, {5}}});
-  EXPECT_EQ(StreamOf(PlanOf(Cut(), spec), "pixels").extent, Extent::kAsSent);
+  EXPECT_EQ(StreamOf(PlanOf(Cut(), spec), "pixels").extent, Extent::kWhole);
   // Round robin drops the mask, so it does not look at it.
   EXPECT_FALSE(
       HasStream(PlanOf(RoundRobin({}), TokenBatch(2, 6, {{"attention_mask", DType::kI64, {9}}})),
@@ -203,8 +203,8 @@ TEST(TokenRows, AScalarAttentionMaskIsDroppedLikeATensor) {
   BatchSpec spec = TokenBatch(2, 6, {{"padding_mask", DType::kBool, {2, 6}}});
   spec.scalars = {{"attention_mask", int64_t{7}}, {"note", std::string("kept")}};
   const std::vector<ScalarEntry> kept = {{"note", std::string("kept")}};
-  EXPECT_EQ(PlanOf(Cut(), spec).scalars, kept);
-  EXPECT_EQ(PlanOf(RoundRobin({}), spec).scalars, kept);
+  EXPECT_EQ(ScalarsOf(PlanOf(Cut(), spec), 0), kept);
+  EXPECT_EQ(ScalarsOf(PlanOf(RoundRobin({}), spec), 0), kept);
 }
 
 TEST(TokenRows, AStreamThatIsAbsentIsNamedBeforeOneOfAnotherShape) {

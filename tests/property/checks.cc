@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "core/exec/gather.h"
+#include "core/oracle/tensors.h"
 
 namespace cpshard::property {
-namespace {
 
 Executor& TheExecutor() {
   static Executor& executor = *MakeCpuExecutor().release();
@@ -19,6 +21,8 @@ BufferPool& ThePool() {
   return pool;
 }
 
+namespace {
+
 std::vector<int64_t> ColumnsOf(const ShardLayout& layout) {
   std::vector<int64_t> columns;
   for (const Run& run : layout.runs) {
@@ -26,6 +30,48 @@ std::vector<int64_t> ColumnsOf(const ShardLayout& layout) {
   }
   return columns;
 }
+
+// All but the rank itself.
+std::vector<ScalarEntry> SharedScalars(const RankShard& shard) {
+  std::vector<ScalarEntry> scalars = shard.batch.scalars;
+  std::erase_if(scalars, [](const ScalarEntry& scalar) { return scalar.name == "cp_rank"; });
+  return scalars;
+}
+
+std::string ScalarsFault(const Batch& got, const std::map<std::string, oracle::Scalar>& want) {
+  std::map<std::string, Scalar> wanted;
+  for (const auto& [name, scalar] : want) {
+    std::visit([&, &name = name](const auto& value) { wanted[name] = value; }, scalar);
+  }
+  for (const ScalarEntry& scalar : got.scalars) {
+    const auto found = wanted.find(scalar.name);
+    if (found == wanted.end())
+      return absl::StrCat(scalar.name, " should be gone, or is there twice");
+    if (found->second != scalar.value) return absl::StrCat(scalar.name, " has another value");
+    wanted.erase(found);
+  }
+  return wanted.empty() ? "" : absl::StrCat(wanted.begin()->first, " is missing");
+}
+
+using Shape = std::vector<int64_t>;
+
+std::string LayoutFault(const ShardLayout& got, const oracle::Shard& want) {
+  if (got.original_seq_len != want.original_seq_len) return "original_seq_len";
+  if (got.padded_seq_len != want.padded_seq_len) return "padded_seq_len";
+  if (ColumnsOf(got) != want.columns) return "columns";
+  const auto values = [](const std::optional<IntArray>& array) {
+    return array ? std::optional(array->values) : std::nullopt;
+  };
+  if (values(got.input_row_shape) != want.input_row_shape) return "input_row_shape";
+  if (values(got.local_token_global_indices) != want.local_token_global_indices) return "indices";
+  const auto& indices = got.local_token_global_indices;
+  if (indices && indices->shape != Shape{static_cast<int64_t>(want.columns.size())}) {
+    return "shape of the indices";
+  }
+  return got.input_token_stream_positions ? "stream positions" : "";
+}
+
+}  // namespace
 
 std::string TensorFault(const std::string& name, const oracle::Tensor& got,
                         const oracle::Tensor& want) {
@@ -38,61 +84,6 @@ std::string TensorFault(const std::string& name, const oracle::Tensor& got,
   return absl::StrCat(text, ", bytes differ from ", a - got.bytes.begin(), " on");
 }
 
-int64_t ProductOf(const std::vector<int64_t>& dims, size_t begin, size_t end) {
-  int64_t product = 1;
-  for (size_t i = begin; i < end; ++i) product *= dims[i];
-  return product;
-}
-
-// The first `length` columns of `axis`, taken slot by slot from the oracle's shards.
-oracle::Tensor Stitched(const std::vector<oracle::Shard>& shards, const std::string& name, int axis,
-                        int64_t length) {
-  oracle::Tensor full = shards.front().outputs.at(name);
-  const int64_t outer = ProductOf(full.dims, 0, axis);
-  const int64_t inner =
-      ProductOf(full.dims, axis + 1, full.dims.size()) * ItemSize(*ParseDType(full.dtype));
-  full.dims[axis] = length;
-  full.bytes.assign(outer * length * inner, 0);
-  for (const oracle::Shard& shard : shards) {
-    const auto slots = static_cast<int64_t>(shard.columns.size());
-    const std::vector<uint8_t>& bytes = shard.outputs.at(name).bytes;
-    for (int64_t o = 0; o < outer; ++o) {
-      for (int64_t slot = 0; slot < slots; ++slot) {
-        if (shard.columns[slot] >= length) continue;
-        std::copy_n(bytes.begin() + (o * slots + slot) * inner, inner,
-                    full.bytes.begin() + (o * length + shard.columns[slot]) * inner);
-      }
-    }
-  }
-  return full;
-}
-
-// The stream as the caller sent it, under whatever name; nullopt = it was derived.
-std::optional<oracle::Tensor> AsSent(const Sample& sample, const std::string& name, int64_t rows) {
-  const bool promoted = name == "labels" && !sample.streams.contains("labels");
-  const auto sent = sample.streams.find(promoted ? "loss_mask" : name);
-  if (sent == sample.streams.end()) return std::nullopt;
-  oracle::Tensor stream = sent->second;
-  const bool is_shared_row =
-      name == "position_ids" && stream.dims.size() == 2 && stream.dims[0] == 1 && rows > 1;
-  if (!is_shared_row) return stream;
-  stream.dims[0] = rows;
-  const std::vector<uint8_t> row = stream.bytes;
-  for (int64_t b = 1; b < rows; ++b) {
-    stream.bytes.insert(stream.bytes.end(), row.begin(), row.end());
-  }
-  return stream;
-}
-
-std::string GatherStreamFault(const Shards& shards, const std::string& name, bool trim,
-                              const oracle::Tensor& want) {
-  const auto got = GatherStream(shards, name, {.trim = trim}, TheExecutor(), ThePool());
-  if (!got.ok()) return absl::StrCat("gather of ", name, ": ", got.status().ToString());
-  return TensorFault(absl::StrCat(trim ? "trimmed " : "gathered ", name), FromProduct(*got), want);
-}
-
-}  // namespace
-
 absl::StatusOr<ShardResult> ShardSample(const LayoutCase& layout, const Sample& sample,
                                         const Point& point, const std::vector<int64_t>& ranks) {
   return ShardBatch(layout.SharderFor(sample), ToProduct(sample), point.cp_size, ranks, Limits{},
@@ -100,7 +91,11 @@ absl::StatusOr<ShardResult> ShardSample(const LayoutCase& layout, const Sample& 
 }
 
 std::string CoverageFault(const LayoutCase& layout, const Shards& shards) {
-  const int64_t padded = shards.front().layout.padded_seq_len.value_or(0);
+  int64_t slots = 0;  // where the contract reports no layout: chunks
+  for (const RankShard& shard : shards) {
+    for (const Run& run : shard.layout.runs) slots += run.length;
+  }
+  const int64_t padded = shards.front().layout.padded_seq_len.value_or(slots);
   const std::vector<int64_t> once(padded, 1);
   std::vector<int64_t> times(padded, 0);
   for (const RankShard& shard : shards) {
@@ -124,9 +119,12 @@ std::string AgreementFault(const Shards& shards) {
     if (layout.cp_size != static_cast<int64_t>(shards.size())) return "cp_size is not the ranks";
     layout.cp_rank = first.layout.cp_rank;
     layout.runs = first.layout.runs;
+    if (layout.local_token_global_indices && first.layout.local_token_global_indices) {
+      layout.local_token_global_indices->values = first.layout.local_token_global_indices->values;
+    }
     if (!(layout == first.layout)) return absl::StrCat("layout of rank ", rank, " is another");
     if (shard.cuts != first.cuts) return absl::StrCat("cuts of rank ", rank, " are others");
-    if (shard.batch.scalars != first.batch.scalars) return "scalars differ";
+    if (SharedScalars(shard) != SharedScalars(first)) return "scalars differ";
     if (shard.batch.tensors.size() != first.batch.tensors.size()) return "streams are missing";
     for (size_t i = 0; i < shard.batch.tensors.size(); ++i) {
       const TensorSpec& spec = shard.batch.tensors[i].spec;
@@ -139,14 +137,14 @@ std::string AgreementFault(const Shards& shards) {
 }
 
 std::string ShardFault(const RankShard& got, const oracle::Shard& want) {
-  if (got.layout.original_seq_len != want.original_seq_len) return "original_seq_len";
-  if (got.layout.padded_seq_len != want.padded_seq_len) return "padded_seq_len";
-  if (ColumnsOf(got.layout) != want.columns) return "columns";
+  std::string fault = LayoutFault(got.layout, want);
+  if (fault.empty()) fault = ScalarsFault(got.batch, want.scalars);
+  if (!fault.empty()) return fault;
   if (got.batch.tensors.size() != got.cuts.size()) return "cuts are not one per stream";
   for (const Tensor& tensor : got.batch.tensors) {
     const auto wanted = want.outputs.find(tensor.spec.name);
     if (wanted == want.outputs.end()) return absl::StrCat(tensor.spec.name, " should be gone");
-    const std::string fault = TensorFault(wanted->first, FromProduct(tensor), wanted->second);
+    fault = TensorFault(wanted->first, FromProduct(tensor), wanted->second);
     if (!fault.empty()) return fault;
   }
   for (const auto& [name, stream] : want.outputs) {
@@ -168,34 +166,6 @@ std::string DifferenceFault(const Shards& a, const Shards& b, const std::string&
       const std::string fault = TensorFault(name, FromProduct(tensor), FromProduct(*other));
       if (!fault.empty()) return fault;
     }
-  }
-  return "";
-}
-
-std::string GatherFault(const LayoutCase& layout, const Sample& sample, const Point& point,
-                        const Shards& shards) {
-  const auto expected =
-      layout.restated ? layout.Expected(sample, point) : std::vector<oracle::Shard>();
-  const Shards backwards(shards.rbegin(), shards.rend());
-  for (size_t i = 0; i < shards.front().cuts.size(); ++i) {
-    const std::string& name = shards.front().batch.tensors[i].spec.name;
-    const StreamCut& cut = shards.front().cuts[i];
-    std::optional<oracle::Tensor> sent, padded;
-    if (cut.extent == Extent::kAsSent) {
-      sent = padded = sample.streams.at(name);
-    } else {
-      const oracle::Tensor& primary =
-          sample.streams.at(sample.streams.contains("input_ids") ? "input_ids" : "inputs_embeds");
-      sent = AsSent(sample, name, primary.dims[0]);
-      if (!expected.empty()) {
-        padded = Stitched(expected, name, cut.seq_axis, *expected.front().padded_seq_len);
-        if (!sent) sent = Stitched(expected, name, cut.seq_axis, primary.dims[1]);
-      }
-    }
-    std::string fault;
-    if (padded) fault = GatherStreamFault(shards, name, /*trim=*/false, *padded);
-    if (fault.empty() && sent) fault = GatherStreamFault(backwards, name, /*trim=*/true, *sent);
-    if (!fault.empty()) return fault;
   }
   return "";
 }
@@ -230,6 +200,43 @@ std::string LabelCountFault(const LayoutCase& layout, const Sample& sample, cons
   const int64_t copies = layout.whole ? static_cast<int64_t>(shards.size()) : 1;
   const int64_t want = LabelsThatCount(sent->second) * copies;
   return count == want ? "" : absl::StrCat(count, " labels count, ", want, " were sent");
+}
+
+namespace {
+
+int64_t Sum(const std::vector<int64_t>& values) {
+  int64_t sum = 0;
+  for (const int64_t value : values) sum += value;
+  return sum;
+}
+
+// Contract section 8: -1000 in unused places; 5.4: without lengths, whatever is not the pad id.
+int64_t RealTokens(const Sample& sample) {
+  int64_t count = 0;
+  const auto lengths = sample.streams.find("seq_lens");
+  if (lengths != sample.streams.end()) {
+    for (const int64_t length : oracle::Integers(lengths->second)) {
+      count += std::max<int64_t>(length, 0);
+    }
+    return count;
+  }
+  for (const int64_t id : oracle::Integers(sample.streams.at("input_ids"))) {
+    count += id == sample.padding_token_id ? 0 : 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string PaddingFault(const Sample& sample, const Shards& shards) {
+  int64_t count = 0;
+  for (const RankShard& shard : shards) {
+    const Tensor* mask = shard.batch.FindTensor("padding_mask");
+    if (mask == nullptr || mask->spec.dtype != DType::kBool) return "there is no padding_mask";
+    count += NumElements(mask->spec) - Sum(oracle::Integers(FromProduct(*mask)));
+  }
+  const int64_t want = RealTokens(sample);
+  return count == want ? "" : absl::StrCat(count, " slots are no padding, ", want, " are real");
 }
 
 }  // namespace cpshard::property

@@ -14,9 +14,17 @@ namespace cpshard::property {
 
 using Shards = std::vector<RankShard>;
 
+// Of all checks.
+Executor& TheExecutor();
+BufferPool& ThePool();
+
 // Shards the sample in process; empty `ranks` = all.
 absl::StatusOr<ShardResult> ShardSample(const LayoutCase& layout, const Sample& sample,
                                         const Point& point, const std::vector<int64_t>& ranks = {});
+
+// "" = the same dtype, shape and bytes.
+std::string TensorFault(const std::string& name, const oracle::Tensor& got,
+                        const oracle::Tensor& want);
 
 // Every padded column is on exactly one rank; where each rank holds all, on all of them in order.
 std::string CoverageFault(const LayoutCase& layout, const Shards& shards);
@@ -31,9 +39,13 @@ std::string ShardFault(const RankShard& got, const oracle::Shard& want);
 std::string DifferenceFault(const Shards& a, const Shards& b, const std::string& except = "");
 
 // A stream does not come back: in padded columns as the oracle's shards put together, trimmed as it
-// was sent.
+// was sent (packed documents at cp > 1: cast; chunks are not trimmed).
 std::string GatherFault(const LayoutCase& layout, const Sample& sample, const Point& point,
                         const Shards& shards);
+
+// The slots that padding_mask does not call padding are not as many as the real tokens (contract
+// 15, property 9).
+std::string PaddingFault(const Sample& sample, const Shards& shards);
 
 // The number of labels that are not -100 is not the input's.
 std::string LabelCountFault(const LayoutCase& layout, const Sample& sample, const Shards& shards);

@@ -1,8 +1,10 @@
 #include "tests/property/layout_cases.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/property/documents.h"
 
 namespace cpshard::property {
 namespace {
@@ -32,6 +34,13 @@ LayoutCase RoundRobinCase(Primary primary) {
           .restated = oracle::Options{.layout = "round_robin", .keep_primary_full = full}};
 }
 
+LayoutCase ThdCase(int64_t num_chunks) {
+  return {.name = absl::StrCat("thd_", num_chunks),
+          .make = [=](SharedOptions shared) { return Thd({num_chunks}, std::move(shared)); },
+          .packed = true,
+          .restated = oracle::Options{.layout = "thd", .num_chunks = num_chunks}};
+}
+
 }  // namespace
 
 const std::vector<LayoutCase>& LayoutCases() {
@@ -47,8 +56,33 @@ const std::vector<LayoutCase>& LayoutCases() {
       ContiguousCase(5, Primary::kLeaveFull),
       RoundRobinCase(Primary::kCut),
       RoundRobinCase(Primary::kLeaveFull),
+      ThdCase(1),
+      ThdCase(2),
+      ThdCase(3),
   };
   return cases;
+}
+
+Point LayoutCase::NearestPoint(Point point) const {
+  if (!packed) return point;
+  point.rows = std::max<int64_t>(point.rows, 1) * num_chunks();
+  if (point.num_ranks() == 1) return point;
+  const int64_t block = 2 * point.num_ranks();
+  point.length = (point.length + block - 1) / block * block;
+  return point;
+}
+
+Sample LayoutCase::Draw(const Point& point, Rng& rng) const {
+  Sample sample = DrawSample(StreamsToVary(), point, rng);
+  if (packed) PutDocuments(point, num_chunks(), rng, sample);
+  return sample;
+}
+
+Sample LayoutCase::PlainSampleWith(size_t stream, size_t choice, const Point& point,
+                                   Rng& rng) const {
+  Sample sample = property::PlainSampleWith(StreamsToVary(), stream, choice, point, rng);
+  if (packed) PutDocuments(point, num_chunks(), rng, sample);
+  return sample;
 }
 
 std::vector<oracle::Shard> LayoutCase::Expected(const Sample& sample, const Point& point) const {

@@ -11,4 +11,8 @@ namespace cpshard::property {
 // mesh. Often the sample stays valid: that is for the oracle to say.
 void Mutate(Rng& rng, Sample& sample, Point& point);
 
+// The same for the lengths of packed documents: one of them changed, swapped, moved to another row;
+// real and padded ones confused, lost, transposed, of another dtype or number of axes.
+void MutateDocuments(Rng& rng, Sample& sample);
+
 }  // namespace cpshard::property

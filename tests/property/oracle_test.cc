@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 
 #include "core/oracle/restatement.h"
 #include "core/oracle/values.h"
@@ -41,7 +42,7 @@ Tensor TensorOf(const Json& value) {
   return tensor;
 }
 
-// The tensors of "batch" or "outputs"; the rest of the entries are passed on in any layout.
+// The tensors of "batch" or "outputs"; of the other entries, see ScalarsOf.
 Batch TensorsOf(const Json& entries) {
   Batch batch;
   for (const auto& [name, value] : entries.items()) {
@@ -52,10 +53,31 @@ Batch TensorsOf(const Json& entries) {
   return batch;
 }
 
+// The non-tensors that mean something to a layout; the rest are passed on by all of them.
+std::map<std::string, Scalar> ScalarsOf(const Json& entries) {
+  std::map<std::string, Scalar> scalars;
+  for (const char* name : {"qkv_format", "cp_size", "cp_rank"}) {
+    const Json value = entries.value(name, Json::object()).value("value", Json());
+    if (value.is_string()) scalars[name] = value.get<std::string>();
+    if (value.is_number()) scalars[name] = value.get<int64_t>();
+  }
+  return scalars;
+}
+
+// Backends that are another option of a layout, or a part of it.
+std::string LayoutOf(const std::string& backend) {
+  if (backend == "round_robin_aux_only") return "round_robin";
+  if (backend == "te_thd" || backend.starts_with("thd_")) return "thd";
+  return backend;
+}
+
 Options OptionsOf(const Json& test) {
   const Json& args = test["args"];
   const std::string backend = test["backend"];
-  Options options{.layout = backend == "round_robin_aux_only" ? "round_robin" : backend};
+  Options options{.layout = LayoutOf(backend)};
+  options.num_chunks = args.value("num_chunks", 1);
+  const Json format = test["batch"].value("qkv_format", Json::object()).value("value", Json());
+  if (format.is_string()) options.qkv_format = format.get<std::string>();
   options.keep_primary_full =
       backend == "round_robin_aux_only" || !args.value("shard_primary", true);
   const Json multiple = args.value("pad_multiple", Json());
@@ -76,8 +98,27 @@ Options OptionsOf(const Json& test) {
   return options;
 }
 
-void ExpectRank(const Json& want, const std::optional<Shard>& got) {
+void ExpectLayout(const Json& layout, const Shard& got) {
+  const auto entry = [&]<typename T>(const char* key, T of) -> std::optional<T> {
+    const bool there = layout.is_object() && layout.contains(key) && !layout[key].is_null();
+    if (!there) return std::nullopt;
+    const Json& value = layout[key];
+    return (value.is_object() ? value["data"] : value).template get<decltype(of)>();
+  };
+  EXPECT_EQ(got.original_seq_len, entry("original_seq_len", int64_t{}));
+  EXPECT_EQ(got.padded_seq_len, entry("padded_seq_len", int64_t{}));
+  EXPECT_EQ(got.input_row_shape, entry("input_row_shape", std::vector<int64_t>()));
+  const auto indices = entry("local_token_global_indices", std::vector<int64_t>());
+  EXPECT_EQ(got.local_token_global_indices, indices);
+  if (indices) {
+    EXPECT_EQ(got.columns, *indices);
+  }
+}
+
+// `converted` = the reference ran the conversion alone, which has no layout.
+void ExpectRank(const Json& want, bool converted, std::optional<Shard> got) {
   ASSERT_TRUE(got.has_value());
+  if (converted) got->outputs.erase("_thd_local_indices");
   const Batch outputs = TensorsOf(want["outputs"]);
   std::set<std::string> names;
   for (const auto& [name, tensor] : outputs) names.insert(name);
@@ -88,13 +129,8 @@ void ExpectRank(const Json& want, const std::optional<Shard>& got) {
     EXPECT_EQ(got->outputs.at(name).dims, outputs.at(name).dims) << name;
     EXPECT_TRUE(got->outputs.at(name) == outputs.at(name)) << name;
   }
-  const Json layout = want.value("layout", Json());
-  const auto entry = [&](const char* key) {
-    const bool there = layout.is_object() && layout.contains(key) && !layout[key].is_null();
-    return there ? std::optional<int64_t>(layout[key].get<int64_t>()) : std::nullopt;
-  };
-  EXPECT_EQ(got->original_seq_len, entry("original_seq_len"));
-  EXPECT_EQ(got->padded_seq_len, entry("padded_seq_len"));
+  EXPECT_EQ(got->scalars, ScalarsOf(want["outputs"]));
+  if (!converted) ExpectLayout(want.value("layout", Json()), *got);
 }
 
 void ExpectCase(const Json& test) {
@@ -109,15 +145,17 @@ void ExpectCase(const Json& test) {
     return;
   }
   const Json& ranks = expect.contains("ranks") ? expect["ranks"] : test["ranks"];
+  const bool converted = test["backend"].get<std::string>().starts_with("thd_");
   for (const Json& rank : ranks) {
     SCOPED_TRACE(rank["rank"].get<int64_t>());
-    ExpectRank(rank, Restate(batch, options, cp_size, rank["rank"]));
+    ExpectRank(rank, converted, Restate(batch, options, cp_size, rank["rank"]));
   }
 }
 
 int64_t ExpectFile(const std::string& name) {
-  const std::set<std::string> restated = {"identity", "contiguous", "round_robin",
-                                          "round_robin_aux_only"};
+  const std::set<std::string> restated = {
+      "identity",    "contiguous", "round_robin", "round_robin_aux_only",
+      "thd_convert", "thd_chunks", "te_thd"};
   std::ifstream file(std::string(CPSHARD_GOLDEN_DIR) + "/" + name);
   EXPECT_TRUE(file.good()) << name;
   int64_t cases = 0;
@@ -135,11 +173,16 @@ int64_t ExpectFile(const std::string& name) {
 
 class OracleOnCorpus : public testing::TestWithParam<const char*> {};
 
-TEST_P(OracleOnCorpus, GivesTheValuesOfTheReference) { EXPECT_GT(ExpectFile(GetParam()), 0); }
+TEST_P(OracleOnCorpus, GivesTheValuesOfTheReference) {
+  const int64_t cases = ExpectFile(GetParam());
+  EXPECT_GT(cases, 0);
+  RecordProperty("cases", std::to_string(cases));
+}
 
 INSTANTIATE_TEST_SUITE_P(Files, OracleOnCorpus,
                          testing::Values("identity.jsonl", "contiguous.jsonl", "round_robin.jsonl",
-                                         "aux_only.jsonl", "decisions.jsonl", "curated.jsonl"));
+                                         "aux_only.jsonl", "thd.jsonl", "te_thd.jsonl",
+                                         "decisions.jsonl", "curated.jsonl"));
 
 uint16_t Bits(const std::optional<Element>& element) {
   uint16_t bits;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/property/checks.h"
+#include "tests/property/documents.h"
 #include "tests/property/layout_cases.h"
 #include "tests/property/samples.h"
 
@@ -20,28 +21,31 @@ namespace {
 
 using Visit = std::function<void(Sample, const Point&)>;
 
-void VisitDrawnSamples(const Visit& visit) {
+void VisitDrawnSamples(const LayoutCase& layout, const Visit& visit) {
   for (int64_t cp_size = 0; cp_size <= 8; ++cp_size) {
     for (int64_t length = 0; length <= 64; ++length) {
       for (int64_t rows = 0; rows <= 3; ++rows) {
         Point point{.length = length, .rows = rows};
         if (cp_size > 0) point.cp_size = cp_size;
+        point = layout.NearestPoint(point);
         Rng rng((cp_size * 65 + length) * 4 + rows);
-        visit(DrawSample(point, rng), point);
+        visit(layout.Draw(point, rng), point);
       }
     }
   }
 }
 
-void VisitSingleVariants(const Visit& visit) {
-  for (size_t stream = 0; stream < StreamVariants().size(); ++stream) {
-    for (size_t choice = 0; choice < StreamVariants()[stream].size(); ++choice) {
+void VisitSingleVariants(const LayoutCase& layout, const Visit& visit) {
+  const Variants& variants = layout.StreamsToVary();
+  for (size_t stream = 0; stream < variants.size(); ++stream) {
+    for (size_t choice = 0; choice < variants[stream].size(); ++choice) {
       for (const int64_t cp_size : {1, 2, 3}) {
         for (const int64_t length : {0, 1, 7, 12, 31}) {
           for (const int64_t rows : {1, 2}) {
-            const Point point{.cp_size = cp_size, .length = length, .rows = rows};
+            const Point point =
+                layout.NearestPoint({.cp_size = cp_size, .length = length, .rows = rows});
             Rng rng(stream * 100 + choice);
-            visit(PlainSampleWith(stream, choice, point, rng), point);
+            visit(layout.PlainSampleWith(stream, choice, point, rng), point);
           }
         }
       }
@@ -49,21 +53,21 @@ void VisitSingleVariants(const Visit& visit) {
   }
 }
 
-void VisitAllSamples(const Visit& visit) {
-  VisitDrawnSamples(visit);
-  VisitSingleVariants(visit);
+void VisitAllSamples(const LayoutCase& layout, const Visit& visit) {
+  VisitDrawnSamples(layout, visit);
+  VisitSingleVariants(layout, visit);
 }
 
 class EveryLayout : public testing::TestWithParam<LayoutCase> {
  protected:
-  using Walk = void (*)(const Visit&);
+  using Walk = void (*)(const LayoutCase&, const Visit&);
   using SampleFault = std::function<std::string(const Sample&, const Point&)>;
   using ShardsFault = std::function<std::string(const Sample&, const Point&, const Shards&)>;
 
   // Calls `fault` for every sample, fitted to the layout, until some have gone wrong.
   void Check(Walk walk, const SampleFault& fault) {
     int faults = 0;
-    walk([&](Sample sample, const Point& point) {
+    walk(GetParam(), [&](Sample sample, const Point& point) {
       if (faults >= 3) return;
       GetParam().Fit(sample);
       const std::string text = fault(sample, point);
@@ -171,6 +175,24 @@ TEST_P(EveryLayout, WritesTheSameBytesPastTheCache) {
 INSTANTIATE_TEST_SUITE_P(All, EveryLayout, testing::ValuesIn(LayoutCases()),
                          [](const auto& info) { return info.param.name; });
 
+class EveryPackedLayout : public EveryLayout {};
+
+// Contract section 15, property 9.
+TEST_P(EveryPackedLayout, CallsAllButTheRealTokensPadding) {
+  CheckShards(VisitAllSamples, [](const Sample& sample, const Point&, const Shards& shards) {
+    return PaddingFault(sample, shards);
+  });
+}
+
+std::vector<LayoutCase> PackedCases() {
+  std::vector<LayoutCase> cases = LayoutCases();
+  std::erase_if(cases, [](const LayoutCase& layout) { return !layout.packed; });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPackedLayout, testing::ValuesIn(PackedCases()),
+                         [](const auto& info) { return info.param.name; });
+
 const LayoutCase& CaseNamed(const std::string& name) {
   for (const LayoutCase& layout : LayoutCases()) {
     if (layout.name == name) return layout;
@@ -179,10 +201,48 @@ const LayoutCase& CaseNamed(const std::string& name) {
   return LayoutCases().front();
 }
 
+// Contract section 15, property 7.
+TEST(OneDocument, IsCutAsRoundRobinCutsARow) {
+  for (int64_t cp_size = 2; cp_size <= 8; ++cp_size) {
+    for (int64_t chunk = 1; chunk <= 5; ++chunk) {
+      const Point point{.cp_size = cp_size, .length = 2 * cp_size * chunk, .rows = 1};
+      Rng rng(1);
+      Sample sample = PlainSampleWith(PackedStreamVariants(), 0, 0, point, rng);
+      const auto rows = ShardSample(CaseNamed("round_robin"), sample, point);
+      SendLengths({{.real = {point.length - 1}, .padded = {point.length}}}, 2, "i64", sample);
+      const auto documents = ShardSample(CaseNamed("thd_1"), sample, point);
+      ASSERT_TRUE(rows.ok() && documents.ok()) << rows.status() << documents.status();
+      for (int64_t rank = 0; rank < cp_size; ++rank) {
+        const RankShard& row = rows->shards[rank];
+        const RankShard& document = documents->shards[rank];
+        EXPECT_EQ(document.layout.runs, row.layout.runs) << Describe(sample, point);
+        for (const char* name : {"input_ids", "labels", "position_ids"}) {
+          oracle::Tensor flat = FromProduct(*row.batch.FindTensor(name));
+          flat.dims = {flat.dims[1]};
+          EXPECT_EQ(TensorFault(name, FromProduct(*document.batch.FindTensor(name)), flat), "");
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedDocuments, AreConvertedTheSameWithoutAMeshAndOnAMeshOfOneRank) {
+  VisitDrawnSamples(CaseNamed("thd_1"), [&](const Sample& sample, const Point& point) {
+    if (point.num_ranks() > 1) return;
+    const Point no_mesh{.length = point.length, .rows = point.rows};
+    const Point one_rank{.cp_size = 1, .length = point.length, .rows = point.rows};
+    const auto without = ShardSample(CaseNamed("thd_1"), sample, no_mesh);
+    const auto with = ShardSample(CaseNamed("thd_1"), sample, one_rank);
+    ASSERT_EQ(without.ok(), with.ok()) << without.status() << with.status();
+    if (!with.ok()) return;
+    EXPECT_EQ(DifferenceFault(without->shards, with->shards), "") << Describe(sample, point);
+  });
+}
+
 // Contract 4.2 and 4.4: only the primary differs.
 void CheckThatOnlyThePrimaryDiffers(const LayoutCase& cut, const LayoutCase& full) {
   int64_t compared = 0;
-  VisitDrawnSamples([&](Sample sample, const Point& point) {
+  VisitDrawnSamples(cut, [&](Sample sample, const Point& point) {
     cut.Fit(sample);
     for (const oracle::Extra& extra : sample.extras) {
       if (sample.streams.contains(extra.name) && extra.name.starts_with("input")) return;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/oracle/tensors.h"
 #include "core/plan/dtype.h"
 #include "core/plan/half.h"
 
@@ -95,19 +96,20 @@ void Put(const Variant& variant, const Point& point, Rng& rng, Sample& sample) {
       MakeTensor(variant.dtype, DimsOf(variant.shape, point), variant.content, rng);
 }
 
-Sample DrawSample(const Point& point, Rng& rng) {
+Sample DrawSample(const Variants& variants, const Point& point, Rng& rng) {
   Sample sample;
-  for (const std::vector<Variant>& variants : StreamVariants()) {
-    const int64_t choice = rng.OneIn(2) ? 0 : rng.Below(variants.size());
-    Put(variants[choice], point, rng, sample);
+  for (const std::vector<Variant>& of_a_stream : variants) {
+    const int64_t choice = rng.OneIn(2) ? 0 : rng.Below(of_a_stream.size());
+    Put(of_a_stream[choice], point, rng, sample);
   }
   return sample;
 }
 
-Sample PlainSampleWith(size_t stream, size_t choice, const Point& point, Rng& rng) {
+Sample PlainSampleWith(const Variants& variants, size_t stream, size_t choice, const Point& point,
+                       Rng& rng) {
   Sample sample;
-  for (size_t i = 0; i < StreamVariants().size(); ++i) {
-    Put(StreamVariants()[i][i == stream ? choice : 0], point, rng, sample);
+  for (size_t i = 0; i < variants.size(); ++i) {
+    Put(variants[i][i == stream ? choice : 0], point, rng, sample);
   }
   return sample;
 }
@@ -153,6 +155,8 @@ std::string Describe(const Sample& sample, const Point& point) {
                                   ", S ", point.length, ", B ", point.rows);
   for (const auto& [name, stream] : sample.streams) {
     absl::StrAppend(&text, "; ", name, " ", stream.dtype, " ", DimsString(stream.dims));
+    if (!name.starts_with("seq_lens")) continue;
+    absl::StrAppend(&text, " = ", DimsString(oracle::Integers(stream)));
   }
   for (const oracle::Extra& extra : sample.extras) {
     absl::StrAppend(&text, "; extra ", extra.name, " on axis ", extra.seq_axis);

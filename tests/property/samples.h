@@ -61,7 +61,11 @@ struct Variant {
 };
 
 // The alternatives for each stream; the first one of each is the plain one.
-const std::vector<std::vector<Variant>>& StreamVariants();
+using Variants = std::vector<std::vector<Variant>>;
+const Variants& StreamVariants();
+
+// The same for layouts of packed documents, but for their lengths (documents.h).
+const Variants& PackedStreamVariants();
 
 oracle::Tensor MakeTensor(const std::string& dtype, std::vector<int64_t> dims, Content content,
                           Rng& rng);
@@ -69,10 +73,11 @@ oracle::Tensor MakeTensor(const std::string& dtype, std::vector<int64_t> dims, C
 void Put(const Variant& variant, const Point& point, Rng& rng, Sample& sample);
 
 // Every stream drawn from its variants, the plain one half of the time.
-Sample DrawSample(const Point& point, Rng& rng);
+Sample DrawSample(const Variants& variants, const Point& point, Rng& rng);
 
-// Every stream plain but StreamVariants()[stream], which is its variant `choice`.
-Sample PlainSampleWith(size_t stream, size_t choice, const Point& point, Rng& rng);
+// Every stream plain but variants[stream], which is its variant `choice`.
+Sample PlainSampleWith(const Variants& variants, size_t stream, size_t choice, const Point& point,
+                       Rng& rng);
 
 oracle::Tensor FromProduct(const Tensor& tensor);
 Batch ToProduct(const Sample& sample);

@@ -150,10 +150,10 @@ std::vector<Variant> Bystanders() {
 
 }  // namespace
 
-const std::vector<std::vector<Variant>>& StreamVariants() {
-  static const auto& variants = *new std::vector<std::vector<Variant>>{
-      Primaries(),      Labels(), LossMasks(),     Positions(), PaddingMasks(),
-      AttentionMasks(), Extras(), RepeatedNames(), Bystanders()};
+const Variants& StreamVariants() {
+  static const auto& variants =
+      *new Variants{Primaries(),      Labels(), LossMasks(),     Positions(), PaddingMasks(),
+                    AttentionMasks(), Extras(), RepeatedNames(), Bystanders()};
   return variants;
 }
 

@@ -38,7 +38,7 @@ class AnswerHeadsTest : public AnswerTest {
     StreamPlan stream = plan_.streams.at(2);
     plan_.streams.resize(1);
     plan_.scalars.clear();
-    stream.extent = Extent::kAsSent;
+    stream.extent = Extent::kWhole;
     stream.dims = {100, 100, 100, 4, 4, 4, 4, 4};
     for (int i = 1; i < entries; ++i) {
       stream.name = absl::StrCat(1000 + i, std::string(124, 'n'));
@@ -84,9 +84,9 @@ class AnswerHeadsTest : public AnswerTest {
       entry->set_offset(places.offsets[s * ranks_.size() + k]);
       entry->set_nbytes(NumBytes(spec));
       entry->set_extent(static_cast<v1::Extent>(static_cast<int>(stream.extent) + 1));
-      if (stream.extent != Extent::kAsSent) entry->set_seq_axis(stream.axis);
+      if (stream.extent != Extent::kWhole) entry->set_seq_axis(stream.axis);
     }
-    for (const ScalarEntry& scalar : plan_.scalars) {
+    for (const ScalarEntry& scalar : ScalarsOf(plan_, ranks_[k])) {
       v1::Entry* entry = shard->add_entries();
       entry->set_name(scalar.name);
       entry->mutable_scalar()->set_string_value(std::get<std::string>(scalar.value));
@@ -175,15 +175,15 @@ ShardPlan AnyPlan(std::mt19937_64& random) {
     stream.name = std::string(1 + random() % 128, 'n');
     stream.dims.assign(2 + random() % 3, 1);
     stream.dims[0] = length();
-    stream.extent = random() % 2 == 0 ? Extent::kLocal : Extent::kAsSent;
+    stream.extent = random() % 2 == 0 ? Extent::kLocal : Extent::kWhole;
   }
-  plan.scalars = {{"text", ""}};
+  plan.scalars = {{"text", {std::string()}}};
   return plan;
 }
 
 // The longest text beside which CheckHeads passes.
 void FillHead(ShardPlan& plan) {
-  std::string& text = std::get<std::string>(plan.scalars.at(0).value);
+  std::string& text = std::get<std::string>(plan.scalars.at(0).values.at(0));
   size_t most = 0;
   for (size_t step = 32'768; step > 0; step /= 2) {
     text.assign(most + step, 't');
@@ -209,7 +209,7 @@ TEST_F(AnswerHeadsTest, FitForAnyPlanThatIsJustNotRefused) {
 
 TEST_F(AnswerHeadsTest, OnesThatNoFrameHoldsAreRefusedWithTheirNumbers) {
   MakePlan(8, 2);
-  plan_.scalars.push_back({"large", std::string(66'000, 'x')});
+  plan_.scalars.push_back({"large", {std::string(66'000, 'x')}});
   const absl::Status status = CheckHeads(plan_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
@@ -239,7 +239,7 @@ TEST_F(AnswerHeadsTest, OfAPlanWithoutALayoutAreCheckedToo) {
   batch_.tensors = {TensorOf("whole", DType::kU8, {3}, {1, 2, 3})};
   plan_ = *PlanBatch(Identity(), batch_, 2);
   EXPECT_TRUE(CheckHeads(plan_).ok());
-  plan_.scalars = {{"large", std::string(66'000, 'x')}};
+  plan_.scalars = {{"large", {std::string(66'000, 'x')}}};
   EXPECT_FALSE(CheckHeads(plan_).ok());
 }
 

@@ -21,6 +21,69 @@ TEST_F(AnswerTest, ShardsSurviveTheWire) {
   ExpectEverythingSurvives(*answer);
 }
 
+TEST_F(AnswerTest, PackedDocumentsSurviveTheWire) {
+  MakePackedPlan({8, 0, 16}, 2, 1);
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, StackedChunksSurviveTheWireWithTheirAxis) {
+  MakePackedPlan({8, 0, 16}, 4, 2);
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ExpectEverythingSurvives(*answer);
+  const v1::ShardFrame message = Generic(*answer);
+  for (const v1::Shard& shard : message.shards()) {
+    const v1::Entry& ids = shard.entries(0);
+    EXPECT_EQ(ids.name(), "input_ids");
+    EXPECT_EQ(ids.seq_axis(), 1u);  // [2, 6]: two chunks, six slots
+    EXPECT_EQ(ids.dims(1), 6);
+  }
+}
+
+TEST_F(AnswerTest, EveryRankHasItsOwnScalars) {
+  MakePackedPlan({8}, 2, 1);
+  const v1::ShardFrame message = Generic(*Encode());
+  for (int rank = 0; rank < 2; ++rank) {
+    int found = 0;
+    for (const v1::Entry& entry : message.shards(rank).entries()) {
+      if (entry.name() != "cp_rank") continue;
+      EXPECT_EQ(entry.scalar().int_value(), rank);
+      ++found;
+    }
+    EXPECT_EQ(found, 1);
+  }
+}
+
+TEST_F(AnswerTest, OfManyDocumentsIsAsLargeAsWasSaid) {
+  MakePackedPlan(std::vector<double>(3000, 8), 2, 1);
+  const auto said = CheckedAnswerBytes(plan_, ranks_, Limits());
+  ASSERT_TRUE(said.ok()) << said.status();
+  const auto answer = Encode();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_LE(answer->body.size, *said + 64 * 40) << "64 bytes an output and array at most";
+  EXPECT_GE(answer->body.size, *said - 64);  // input_row_shape is not in the count
+  ExpectEverythingSurvives(*answer);
+}
+
+TEST_F(AnswerTest, CountsNoLayoutsThatStayInTheHeads) {
+  MakePlan(100, 2);
+  EXPECT_EQ(*CheckedAnswerBytes(plan_, ranks_, Limits()),
+            *CheckedOutputBytes(plan_, ranks_, Limits()));
+}
+
+TEST_F(AnswerTest, LayoutsOverTheLimitAreRefusedByTheirName) {
+  MakePlan(8, 2);
+  plan_.chunks[0].report.stream_positions = true;
+  plan_.chunks[0].rows = int64_t{1} << 20;
+  const Limits limits = {.max_batch_bytes = 8 << 20};
+  const absl::Status status = CheckedAnswerBytes(plan_, ranks_, limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(), "layouts of 2 ranks")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "8388608")) << status;
+}
+
 TEST_F(AnswerTest, NoticesComeWithTheBegin) {
   MakePlan(8, 2);
   plan_.notices = {{"code", "text"}, {"other", ""}};

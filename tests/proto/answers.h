@@ -36,7 +36,21 @@ class AnswerTest : public ShardTest {
     ranks_ = *ResolveRanks({}, cp_size);
   }
 
-  // As the layouts of packed rows will have it.
+  // One stream of packed documents, of two rows in as many chunks.
+  void MakePackedPlan(const std::vector<double>& lengths, int64_t cp_size, int64_t num_chunks) {
+    int64_t length = 0;
+    for (double each : lengths) length += static_cast<int64_t>(each);
+    const auto documents = static_cast<int64_t>(lengths.size());
+    std::vector<double> both = lengths;
+    both.insert(both.end(), lengths.begin(), lengths.end());
+    batch_.tensors = {Tokens("input_ids", 2, length), Tokens("labels", 2, length, DType::kI32),
+                      Tokens("position_ids", 2, length, DType::kI16),
+                      TensorOf("seq_lens", DType::kI64, {2, documents}, both)};
+    plan_ = *PlanBatch(Thd({.num_chunks = num_chunks}), batch_, cp_size);
+    ranks_ = *ResolveRanks({}, cp_size);
+  }
+
+  // As the layouts of rows with holes will have it.
   void ReportPositions() {
     Report& report = plan_.chunks.at(0).report;
     report.stream_positions = true;
@@ -98,13 +112,13 @@ class AnswerTest : public ShardTest {
     for (size_t k = 0; k < shards->size(); ++k) {
       const RankShard& shard = (*shards)[k];
       EXPECT_EQ(shard.layout, LayoutFor(plan_, ranks_[k], kAnswerDigest)) << k;
-      EXPECT_EQ(shard.batch.scalars, plan_.scalars);
+      EXPECT_EQ(shard.batch.scalars, ScalarsOf(plan_, ranks_[k]));
       ASSERT_EQ(shard.batch.tensors.size(), plan_.streams.size());
       ASSERT_EQ(shard.cuts.size(), plan_.streams.size());
       for (size_t s = 0; s < plan_.streams.size(); ++s) {
         EXPECT_EQ(shard.cuts[s].extent, plan_.streams[s].extent);
-        if (plan_.streams[s].extent != Extent::kAsSent) {
-          EXPECT_EQ(shard.cuts[s].seq_axis, plan_.streams[s].axis);
+        if (plan_.streams[s].extent != Extent::kWhole) {
+          EXPECT_EQ(shard.cuts[s].seq_axis, OutputAxis(plan_, plan_.streams[s]));
         }
         EXPECT_EQ(shard.batch.tensors[s].spec, made->shards[k].batch.tensors[s].spec);
         EXPECT_EQ(BytesOf(shard.batch.tensors[s]), BytesOf(made->shards[k].batch.tensors[s]));

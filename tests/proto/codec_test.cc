@@ -143,7 +143,7 @@ TEST_F(CodecTest, AReplyCarriesAStreamThatEveryRankHoldsWholeOnce) {
     EXPECT_EQ(shard.layout.batch_digest, DigestOf(batch_));
     for (size_t i = 0; i < batch_.tensors.size(); ++i) {
       EXPECT_EQ(shard.batch.tensors[i].bytes(), batch_.tensors[i].bytes());
-      EXPECT_EQ(shard.cuts[i].extent, Extent::kAsSent);
+      EXPECT_EQ(shard.cuts[i].extent, Extent::kWhole);
     }
   }
 }
@@ -171,7 +171,7 @@ TEST_F(CodecTest, AReplyMayHoldMoreEntriesThanABatch) {
     entry->set_name(absl::StrCat("stream", i));
     entry->set_dtype(v1::DTYPE_U8);
     entry->add_dims(0);
-    entry->set_extent(v1::EXTENT_AS_SENT);
+    entry->set_extent(v1::EXTENT_WHOLE);
   }
   EXPECT_TRUE(DecodeShardBatchReply(&reply).ok());
 }
@@ -186,9 +186,67 @@ TEST_F(CodecTest, AReplyThatLiesIsRefusedByTheClient) {
   EXPECT_EQ(DecodeShardBatchReply(&reply).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Positions that no memory holds: to make them would be the end of the test.
+ShardPlan PlanOfEndlessPositions() {
+  ShardPlan plan;
+  plan.cp_size = 2;
+  plan.chunks.resize(1);
+  plan.chunks[0].rows = plan.chunks[0].source_len = int64_t{1} << 40;
+  plan.chunks[0].placement.resize(1);
+  plan.chunks[0].partition.resize(2);
+  plan.chunks[0].report.stream_positions = true;
+  return plan;
+}
+
+TEST_F(CodecTest, AReplyWhoseLayoutsAreTooLargeIsRefusedBeforeTheyAreMade) {
+  v1::ShardBatchReply reply;
+  const auto executor = MakeCpuExecutor();
+  const absl::Status status =
+      WriteShardBatchReply(PlanOfEndlessPositions(), batch_, {0, 1}, *executor, pool_, &reply);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ShardBatches"));
+}
+
+TEST_F(CodecTest, APlanWhoseLayoutsAreTooLargeIsRefusedBeforeTheyAreMade) {
+  const absl::Status status = CheckPlanLayoutReply(PlanOfEndlessPositions(), {0});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ShardBatches"));
+  EXPECT_TRUE(CheckPlanLayoutReply(*PlanBatch(*options_.MakeSharder(), batch_, 2), {0, 1}).ok());
+  EXPECT_EQ(Summarize(PlanOfEndlessPositions(), {0}, Limits()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CodecTest, APlanRequestCarriesTheValuesThatAreReadAndNoOthers) {
+  batch_.tensors.push_back(Bytes("seq_lens", DType::kU8, {1, 2}, 3, pool_));
+  batch_.tensors.push_back({{"alone", DType::kI64, {1, 2}}, {}});  // without bytes
+  v1::PlanLayoutRequest message;
+  ASSERT_TRUE(
+      EncodePlanLayoutRequest(batch_, options_, 2, {1}, {"seq_lens", "alone", "absent"}, &message)
+          .ok());
+  const auto request = DecodePlanLayoutRequest(message, Limits());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->spec.tensors, SpecOf(batch_, 2).tensors);
+  EXPECT_EQ(request->batch.scalars, batch_.scalars);
+  EXPECT_EQ(request->ranks, (std::vector<int64_t>{1}));
+  EXPECT_EQ(request->batch.FindTensor("input_ids"), nullptr);
+  EXPECT_EQ(request->batch.FindTensor("alone"), nullptr);
+  ASSERT_NE(request->batch.FindTensor("seq_lens"), nullptr);
+  EXPECT_EQ(request->batch.FindTensor("seq_lens")->bytes(), batch_.FindTensor("seq_lens")->bytes());
+}
+
+TEST_F(CodecTest, APlanRequestOverFourMebibytesIsRefused) {
+  batch_.tensors = {
+      {{"seq_lens", DType::kU8, {1, kMaxUnaryBytes}}, *pool_.Allocate(kMaxUnaryBytes)}};
+  v1::PlanLayoutRequest message;
+  EXPECT_EQ(EncodePlanLayoutRequest(batch_, options_, 2, {}, {"seq_lens"}, &message).code(),
+            absl::StatusCode::kResourceExhausted);
+  message.Clear();
+  EXPECT_TRUE(EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, &message).ok());
+}
+
 TEST_F(CodecTest, APlanRequestMayLeaveTheBytesOut) {
   v1::PlanLayoutRequest message;
-  ASSERT_TRUE(EncodePlanLayoutRequest(SpecOf(batch_, 2), options_, {}, &message).ok());
+  ASSERT_TRUE(EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, &message).ok());
   const auto request = DecodePlanLayoutRequest(message, Limits());
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->spec.tensors, SpecOf(batch_, 2).tensors);

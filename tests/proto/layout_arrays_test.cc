@@ -57,6 +57,29 @@ TEST(MaxLayoutBytes, NoLayoutIsLarger) {
   }
 }
 
+TEST(MinLayoutBytes, NoLayoutIsSmaller) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    ShardPlan plan;
+    plan.cp_size = 3;
+    for (uint64_t chunks = random() % 4; chunks > 0; --chunks) {
+      plan.chunks.push_back(AnyLayout(random, 3));
+    }
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      ASSERT_GE(SizeOf(plan, rank), MinLayoutBytes(plan, rank)) << ToString(plan);
+    }
+  }
+}
+
+TEST(MinLayoutBytes, OfArraysBeyondAnySizeAreOverAMessage) {
+  ShardPlan plan;
+  plan.chunks.resize(1);
+  plan.chunks[0].partition.resize(1);
+  plan.chunks[0].rows = plan.chunks[0].source_len = kLargest;
+  plan.chunks[0].report.stream_positions = true;
+  EXPECT_GE(MinLayoutBytes(plan, 0), kMaxMessageBytes);
+}
+
 TEST(MaxLayoutBytes, OneWithoutArraysIsSmallHoweverManyRanksThereAre) {
   ShardPlan plan;
   plan.cp_size = 4096;

@@ -60,9 +60,9 @@ TEST(Options, WithoutALayoutNameTheOnesThereAre) {
 }
 
 TEST(Options, SayThatALayoutOfTheWireIsNotBuilt) {
-  const absl::Status status = SharderStatus(R"({"thd": {"num_chunks": 2}})");
+  const absl::Status status = SharderStatus(R"({"magi": {"chunk_size": 2}})");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("thd"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("magi"));
 }
 
 TEST(Options, DoNotDropTargetsInSilence) {

@@ -70,6 +70,10 @@ def write_batch(path, batch):
     return write(path, tensors, metadata or None)
 
 
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a temporary folder, `self.folder`."""
 

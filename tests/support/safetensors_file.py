@@ -36,6 +36,15 @@ def bf16(values):
     return Tensor("BF16", bits.astype("<u2"))
 
 
+def random_tensor(random, dtype, *shape):
+    """Any bits, not-a-numbers and negative zeros too; `random` is a generator of numpy."""
+    if dtype == "BOOL":
+        return tensor(dtype, random.integers(0, 2, shape))
+    item = np.dtype(DTYPES[dtype]).itemsize
+    data = random.bytes(int(np.prod(shape)) * item)
+    return Tensor(dtype, np.frombuffer(data, DTYPES[dtype]).reshape(shape))
+
+
 def encode(tensors, metadata=None):
     """The bytes of a file with these tensors, in this order."""
     header, at = {}, 0

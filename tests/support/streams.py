@@ -69,6 +69,7 @@ class Answer:
     def __init__(self):
         self.begin = None
         self.shards, self.body = [], bytearray()
+        self.sent = []  # the shards as they came
         self.status = self.credit = None
         self.num_frames = 0
 
@@ -87,6 +88,7 @@ class Answer:
             if self.status is None:
                 assert len(self.body) == self.begin.total_bytes, "bytes of the answer are missing"
                 assert len(self.shards) == self.begin.num_shards
+                self.sent = self.shards
                 self.shards = [restored(shard, self.body) for shard in self.shards]
         return frame.last
 

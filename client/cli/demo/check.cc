@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "core/exec/gather.h"
@@ -40,6 +42,11 @@ std::string CompareTensor(const Tensor& got, const oracle::Tensor& want) {
   return FirstElement(got, want.bytes.data());
 }
 
+std::optional<std::vector<int64_t>> ValuesOf(const std::optional<IntArray>& array) {
+  if (!array) return std::nullopt;
+  return array->values;
+}
+
 std::string CompareLayout(const ShardLayout& got, const oracle::Shard& want) {
   IndexMap map;
   for (const Run& run : got.runs) map.Append(run);
@@ -49,7 +56,27 @@ std::string CompareLayout(const ShardLayout& got, const oracle::Shard& want) {
                         want.original_seq_len.value_or(-1), " -> ",
                         want.padded_seq_len.value_or(-1));
   }
-  return map.Expand() == want.columns ? "" : "layout: the runs are not the expected columns";
+  if (map.Expand() != want.columns) return "layout: the runs are not the expected columns";
+  if (ValuesOf(got.local_token_global_indices) != want.local_token_global_indices) {
+    return "layout: the indices are not the expected columns";
+  }
+  if (ValuesOf(got.input_row_shape) != want.input_row_shape) {
+    return "layout: the row shape is not the expected one";
+  }
+  return "";
+}
+
+std::string CompareScalars(const std::vector<ScalarEntry>& got,
+                           const std::map<std::string, oracle::Scalar>& want) {
+  for (const auto& [name, value] : want) {
+    const Scalar expected = std::visit([](const auto& v) { return Scalar(v); }, value);
+    const ScalarEntry entry{name, expected};
+    if (std::find(got.begin(), got.end(), entry) == got.end()) {
+      return absl::StrCat("scalar '", name, "' is not what is expected");
+    }
+  }
+  if (got.size() == want.size()) return "";
+  return absl::StrCat(got.size(), " scalars came back, expected ", want.size());
 }
 
 std::string CompareShard(const RankShard& got, const oracle::Shard& want) {
@@ -59,7 +86,9 @@ std::string CompareShard(const RankShard& got, const oracle::Shard& want) {
     if (found == nullptr) return absl::StrCat("stream '", name, "' is missing");
     if (std::string text = CompareTensor(*found, tensor); !text.empty()) return text;
   }
-  if (got.batch.tensors.size() == want.outputs.size()) return "";
+  if (got.batch.tensors.size() == want.outputs.size()) {
+    return CompareScalars(got.batch.scalars, want.scalars);
+  }
   return absl::StrCat(got.batch.tensors.size(), " streams came back, expected ",
                       want.outputs.size());
 }
@@ -81,21 +110,19 @@ std::string DifferenceFromContract(const Batch& batch, const oracle::Options& op
   return "";
 }
 
-std::string DifferenceAfterGather(const Batch& batch, const std::vector<RankShard>& shards,
+std::string DifferenceAfterGather(const Tensor& expected, const std::vector<RankShard>& shards,
                                   Executor& executor, BufferPool& pool) {
-  for (const Tensor& sent : batch.tensors) {
-    const absl::StatusOr<Tensor> back =
-        GatherStream(shards, sent.spec.name, {.trim = true}, executor, pool);
-    if (!back.ok()) return absl::StrCat("gather: ", back.status().message());
-    if (back->spec != sent.spec) {
-      return absl::StrCat("stream '", sent.spec.name, "' comes back as ",
-                          DimsString(back->spec.dims));
-    }
-    const auto* want = reinterpret_cast<const uint8_t*>(sent.buffer.data());
-    const std::string text = FirstElement(*back, want);
-    if (!text.empty()) return absl::StrCat("after gather: ", text);
+  const std::string& name = expected.spec.name;
+  const absl::StatusOr<Tensor> back = GatherStream(shards, name, {.trim = true}, executor, pool);
+  if (!back.ok()) return absl::StrCat("gather: ", back.status().message());
+  if (back->spec != expected.spec) {
+    return absl::StrCat("stream '", name, "' comes back as ", DTypeName(back->spec.dtype),
+                        DimsString(back->spec.dims), ", expected ", DTypeName(expected.spec.dtype),
+                        DimsString(expected.spec.dims));
   }
-  return "";
+  const auto* want = reinterpret_cast<const uint8_t*>(expected.buffer.data());
+  const std::string text = FirstElement(*back, want);
+  return text.empty() ? "" : absl::StrCat("after gather: ", text);
 }
 
 }  // namespace cpshard::demo

@@ -17,8 +17,8 @@ namespace cpshard::demo {
 std::string DifferenceFromContract(const Batch& batch, const oracle::Options& options,
                                    int64_t cp_size, const std::vector<RankShard>& shards);
 
-// The first way in which a stream, gathered and trimmed, differs from the batch; empty = equal.
-std::string DifferenceAfterGather(const Batch& batch, const std::vector<RankShard>& shards,
+// How the stream of that name, gathered and trimmed, differs from `expected`; empty = equal.
+std::string DifferenceAfterGather(const Tensor& expected, const std::vector<RankShard>& shards,
                                   Executor& executor, BufferPool& pool);
 
 }  // namespace cpshard::demo

@@ -26,6 +26,25 @@ struct Arguments {
   std::optional<int64_t> kill_loader;
 };
 
+// Loader 0's task for every layout; says what the batches are. The text is let go.
+absl::StatusOr<std::vector<LoaderTask>> MakeTasks(const Arguments& arguments,
+                                                  const std::string& server) {
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<Document> documents,
+                           ReadDocuments(arguments.files, arguments.max_bytes));
+  const std::vector<DemoLayout> layouts = Layouts();
+  PrintInput(documents, layouts);
+  std::vector<LoaderTask> tasks;
+  for (const DemoLayout& layout : layouts) {
+    tasks.push_back({.server = server,
+                     .layout = layout.name,
+                     .loaders = arguments.loaders,
+                     .batches = Packing(documents, layout.pack).num_batches(),
+                     .files = arguments.files,
+                     .max_bytes = arguments.max_bytes});
+  }
+  return tasks;
+}
+
 absl::StatusOr<Figures> RunLayout(const LoaderTask& task, std::optional<int64_t> kill,
                                   ServerProcess& server) {
   const Progress progress(task.layout);
@@ -58,26 +77,17 @@ absl::Status CheckNothingIsHeld(Client& client) {
 
 absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(ServerProcess server, ServerProcess::Start());
-  LoaderTask task{.server = server.address(),
-                  .loaders = arguments.loaders,
-                  .files = arguments.files,
-                  .max_bytes = arguments.max_bytes};
-  {
-    CPSHARD_ASSIGN_OR_RETURN(const std::vector<Document> documents,
-                             ReadDocuments(arguments.files, arguments.max_bytes));
-    task.batches = Packing(documents, PackOptions()).num_batches();
-    PrintInput(documents, PackOptions());
-  }
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<LoaderTask> tasks,
+                           MakeTasks(arguments, server.address()));
   CPSHARD_ASSIGN_OR_RETURN(const ServerInfo info, server.WaitUntilReady());
   PrintServer(info, server.address());
   PrintHeading();
   bool different = false;
   std::optional<int64_t> kill = arguments.kill_loader;
-  for (const DemoLayout& layout : Layouts()) {
-    task.layout = layout.name;
+  for (const LoaderTask& task : tasks) {
     CPSHARD_ASSIGN_OR_RETURN(const Figures figures,
                              RunLayout(task, std::exchange(kill, std::nullopt), server));
-    PrintRow(layout.name, arguments.loaders, figures);
+    PrintLayout(task.layout, arguments.loaders, figures);
     different = different || !figures.difference.empty();
   }
   CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(server.address()));

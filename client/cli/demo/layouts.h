@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/demo/pack.h"
 #include "core/oracle/restatement.h"
 
 namespace cpshard::demo {
@@ -15,6 +16,7 @@ struct DemoLayout {
   std::string name;
   std::string options;  // JSON
   oracle::Options restated;
+  PackOptions pack;  // the form of batch that it wants
 };
 
 std::vector<DemoLayout> Layouts();

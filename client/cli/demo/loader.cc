@@ -112,8 +112,10 @@ class Loader {
     }
     CountTokens(shards, report);
     report.difference = DifferenceFromContract(packed.batch, layout_.restated, kCpSize, shards);
-    if (report.difference.empty()) {
-      report.difference = DifferenceAfterGather(packed.batch, shards, *executor_, pool_);
+    for (const Tensor& expected : packed.expected) {
+      std::string text = DifferenceAfterGather(expected, shards, *executor_, pool_);
+      if (text.empty()) report.equal.push_back(expected.spec.name);
+      if (report.difference.empty()) report.difference = std::move(text);
     }
     return report;
   }
@@ -134,7 +136,7 @@ absl::Status RunLoader(const LoaderTask& task, int out) {
   CPSHARD_ASSIGN_OR_RETURN(Options options, Options::FromJson(layout.options));
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<Document> documents,
                            ReadDocuments(task.files, task.max_bytes));
-  const Packing packing(documents, PackOptions());
+  const Packing packing(documents, layout.pack);
   if (packing.num_batches() != task.batches) {
     return absl::FailedPreconditionError(
         absl::StrCat("the text makes ", packing.num_batches(), " batches, it made ", task.batches,

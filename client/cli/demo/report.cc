@@ -20,7 +20,8 @@ Json ToJson(const BatchReport& report) {
                {"columns", report.columns},
                {"bytes", report.bytes},
                {"tokens_of_rank", report.tokens_of_rank},
-               {"seconds", report.seconds}};
+               {"seconds", report.seconds},
+               {"equal", report.equal}};
   if (!report.difference.empty()) json["difference"] = report.difference;
   return json;
 }
@@ -41,10 +42,14 @@ class Reader {
     return value.get<double>();
   }
 
-  std::string Text(const char* name) {
-    const Json& value = Member(name);
-    if (!value.is_string()) return ok_ = false, "";
-    return value.get<std::string>();
+  std::string Text(const char* name) { return TextIn(Member(name)); }
+
+  std::vector<std::string> Texts(const char* name) {
+    std::vector<std::string> texts;
+    const Json& list = Member(name);
+    if (!list.is_array()) return ok_ = false, texts;
+    for (const Json& value : list) texts.push_back(TextIn(value));
+    return texts;
   }
 
   std::vector<int64_t> Counts(const char* name) {
@@ -60,6 +65,11 @@ class Reader {
     static const Json kNone;
     const auto found = json_.find(name);
     return found == json_.end() ? kNone : *found;
+  }
+
+  std::string TextIn(const Json& value) {
+    if (!value.is_string()) return ok_ = false, "";
+    return value.get<std::string>();
   }
 
   int64_t CountIn(const Json& value) {
@@ -91,7 +101,8 @@ absl::StatusOr<LoaderLine> ParseLine(absl::string_view text) {
                        .columns = reader.Count("columns"),
                        .bytes = reader.Count("bytes"),
                        .tokens_of_rank = reader.Counts("tokens_of_rank"),
-                       .seconds = reader.Seconds("seconds")};
+                       .seconds = reader.Seconds("seconds"),
+                       .equal = reader.Texts("equal")};
     if (reader.Has("difference")) report.difference = reader.Text("difference");
     line = std::move(report);
   }

@@ -29,7 +29,8 @@ struct BatchReport {
   int64_t bytes = 0;                    // sent
   std::vector<int64_t> tokens_of_rank;  // real ones
   double seconds = 0;                   // of the loader's clock
-  std::string difference;               // empty = equal
+  std::vector<std::string> equal;       // streams that came back, gathered and trimmed, as expected
+  std::string difference;               // the first of any kind; empty = none
   friend bool operator==(const BatchReport&, const BatchReport&) = default;
 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/demo/pack.h"
+#include "client/cli/demo/layouts.h"
 #include "client/cli/demo/tally.h"
 #include "client/cli/demo/text.h"
 #include "proto/replies.h"
@@ -12,11 +12,13 @@
 namespace cpshard::demo {
 
 // What is sent, and what the words and figures of the table mean.
-void PrintInput(const std::vector<Document>& documents, const PackOptions& pack);
+void PrintInput(const std::vector<Document>& documents, const std::vector<DemoLayout>& layouts);
 void PrintServer(const ServerInfo& info, const std::string& address);
 
 void PrintHeading();
-void PrintRow(const std::string& layout, int64_t loaders, const Figures& figures);
+
+// The figures of a layout, a line per stream, and the verdict.
+void PrintLayout(const std::string& layout, int64_t loaders, const Figures& figures);
 
 // One line on standard error that is written over, where that is a terminal.
 class Progress {

@@ -17,6 +17,15 @@ void AddTo(std::vector<int64_t>& sums, const std::vector<int64_t>& more) {
   for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
 }
 
+void CountIn(std::vector<StreamFigure>& streams, const std::vector<std::string>& equal) {
+  for (const std::string& name : equal) {
+    auto found = std::find_if(streams.begin(), streams.end(),
+                              [&name](const StreamFigure& stream) { return stream.name == name; });
+    if (found == streams.end()) found = streams.insert(found, {name});
+    ++found->equal;
+  }
+}
+
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -90,6 +99,7 @@ Figures Tally::Sum() const {
     figures.columns += report.columns;
     figures.bytes += report.bytes;
     AddTo(figures.tokens_of_rank, report.tokens_of_rank);
+    CountIn(figures.streams, report.equal);
     if (figures.difference.empty()) figures.difference = DifferenceOf(batch);
   }
   return figures;

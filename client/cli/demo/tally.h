@@ -9,9 +9,17 @@
 
 namespace cpshard::demo {
 
+// How often a stream, gathered and trimmed, came back as expected.
+struct StreamFigure {
+  std::string name;
+  int64_t equal = 0;  // batches
+  friend bool operator==(const StreamFigure&, const StreamFigure&) = default;
+};
+
 struct Figures {
   int64_t batches = 0, real_tokens = 0, columns = 0, bytes = 0;  // reported, each batch once
   std::vector<int64_t> tokens_of_rank;
+  std::vector<StreamFigure> streams;  // those that came back once at least
   // Of one loader, by its own clock; the median of those that had batches. (Their clocks do not run
   // at the same time, so that a sum would be no rate of the server.)
   double tokens_per_second = 0, bytes_per_second = 0;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/plan/layouts.h"
+#include "core/plan/outputs.h"
 #include "core/plan/partition.h"
 #include "core/plan/token_rows.h"
 
@@ -11,13 +12,7 @@ namespace {
 absl::StatusOr<ShardPlan> Plan(const BatchSpec& spec) {
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
-  plan.scalars = spec.scalars;
-  for (const TensorSpec& tensor : spec.tensors) {
-    StreamPlan stream{tensor.name, tensor.dtype, tensor.dims};
-    stream.value.from = ViewOf{tensor.name};
-    stream.extent = Extent::kAsSent;
-    plan.streams.push_back(std::move(stream));
-  }
+  Outputs(spec).MoveInto(plan);
   // inputs_embeds decides when both are there; a primary without a sequence axis: no layout.
   const TensorSpec* primary = spec.FindTensor("inputs_embeds");
   if (!spec.Has("inputs_embeds")) primary = spec.FindTensor("input_ids");

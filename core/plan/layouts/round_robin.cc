@@ -57,8 +57,7 @@ absl::StatusOr<ShardPlan> Plan(const RoundRobinOptions& options, const SharedOpt
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
-  plan.scalars = streams.Scalars();
-  CPSHARD_ASSIGN_OR_RETURN(plan.streams, streams.Finish());
+  CPSHARD_RETURN_IF_ERROR(streams.Finish(plan));
   LayoutPlan layout = TailPadded(rows, padded);
   CPSHARD_ASSIGN_OR_RETURN(layout.partition, RoundRobinPartition(padded, cp_size));
   layout.report.original_seq_len = rows.length;

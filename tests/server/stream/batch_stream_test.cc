@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "tests/server/stream/stream_peer.h"
 
 namespace cpshard {
@@ -10,6 +12,24 @@ namespace {
 
 constexpr char kContiguous[] = R"({"contiguous": {}, "padding_token_id": 7})";
 constexpr char kRoundRobin[] = R"({"round_robin": {}, "padding_token_id": 7})";
+constexpr char kThd[] = R"({"thd": {}})";
+
+// Two rows of documents of `lengths`, int64.
+Batch PackedBatch(StreamPeer& peer, const std::vector<int64_t>& lengths) {
+  int64_t columns = 0;
+  for (int64_t length : lengths) columns += length;
+  Batch batch = peer.MakeBatch(columns);
+  Tensor positions = peer.MakeBatch(columns, 1).tensors[0];
+  positions.spec.name = "position_ids";
+  Tensor real = peer.MakeBatch(static_cast<int64_t>(lengths.size())).tensors[0];
+  real.spec.name = "seq_lens";
+  for (int64_t row = 0; row < 2; ++row) {
+    std::memcpy(real.buffer.data() + row * lengths.size() * 8, lengths.data(), lengths.size() * 8);
+  }
+  batch.tensors.push_back(std::move(positions));
+  batch.tensors.push_back(std::move(real));
+  return batch;
+}
 
 class BatchStreamTest : public testing::Test {
  protected:
@@ -46,6 +66,39 @@ TEST_F(BatchStreamTest, AnswersABatchOfManyFrames) {
   ASSERT_GT(frames.size(), 10u);
   peer->SendAll(frames);
   peer->ExpectShards(1, batch, kContiguous, 4);
+}
+
+TEST_F(BatchStreamTest, ReadsTheLengthsOfDocumentsWhereverTheyLie) {
+  const Batch batch = PackedBatch(*peer, {800, 8, 0, 1600});
+  peer->SendAll(peer->FramesOf(1, batch, kThd, 4, 1024));
+  peer->SendAll(peer->FramesOf(2, batch, kThd, 4, 1024, {"seq_lens"}));
+  peer->ExpectShards(1, batch, kThd, 4);
+  peer->ExpectShards(2, batch, kThd, 4);
+}
+
+TEST_F(BatchStreamTest, RefusesWrongLengthsAsSoonAsTheyHaveLanded) {
+  const Batch batch = PackedBatch(*peer, {800, 6});
+  const auto first = peer->FramesOf(1, batch, kThd, 2, 1024, {"seq_lens"});
+  const auto last = peer->FramesOf(2, batch, kThd, 2, 1024);
+  peer->Send(first[0]);
+  peer->ExpectError(1, absl::StatusCode::kInvalidArgument, "row 0: document 1");
+  for (size_t i = 0; i + 1 < last.size(); ++i) peer->Send(last[i]);
+  EXPECT_EQ(peer->stream->batches(), 1) << "they are not there yet";
+  peer->Send(last.back());
+  peer->ExpectError(2, absl::StatusCode::kInvalidArgument, "row 0: document 1");
+}
+
+TEST_F(BatchStreamTest, CountsThePlanAndTheLayoutsToTheMemoryOfABatch) {
+  const Batch batch = PackedBatch(*peer, std::vector<int64_t>(1000, 8));
+  const auto frames = peer->FramesOf(1, batch, kThd, 2, 1 << 20, {"seq_lens"});
+  peer->Send(frames[0]);
+  const int64_t tokens = 2 * 8000, batch_bytes = tokens * 3 * 8 + 2 * 1000 * 8;
+  const int64_t shards = tokens * (3 * 8 + 1 + 4);
+  const int64_t layouts = tokens * 8 + 2 * 2000 * 16;  // an index a token; a run a document
+  const int64_t plan = 2 * 2000 * 24;
+  EXPECT_GE(peer->shares.held("peer"), batch_bytes + shards + layouts + plan);
+  EXPECT_LE(peer->shares.held("peer"), batch_bytes + shards + layouts + plan + 64 * 1024);
+  peer->ExpectShards(1, batch, kThd, 2);
 }
 
 TEST_F(BatchStreamTest, CutsALargeAnswerIntoFramesOfTwoMiB) {

@@ -48,10 +48,11 @@ void StreamPeer::Send(const std::string& header, absl::Span<const std::byte> bod
 
 std::vector<StreamPeer::Out> StreamPeer::FramesOf(uint64_t id, const Batch& batch,
                                                   const std::string& options, int64_t cp_size,
-                                                  int64_t chunk) {
+                                                  int64_t chunk,
+                                                  const std::vector<std::string>& first) {
   BatchBegin begin{Options::FromJson(options).value(), cp_size, {}, SpecOf(batch, cp_size)};
   for (int64_t rank = 0; rank < cp_size; ++rank) begin.ranks.push_back(rank);
-  begin.places = PlaceTensors(begin.spec, {});
+  begin.places = PlaceTensors(begin.spec, first);
   for (const TensorPlace& place : begin.places) {
     begin.total_bytes = std::max(begin.total_bytes, place.offset + place.nbytes);
   }

@@ -39,14 +39,16 @@ class StreamPeer {
   // Sends one message: header and body, in two spans.
   void Send(const std::string& header, absl::Span<const std::byte> body = {});
 
-  // The frames of a batch with bodies of `chunk` bytes, to be sent by the test one by one.
+  // The frames of a batch with bodies of `chunk` bytes, to be sent by the test one by one. The
+  // streams of `first` come first, in the order of their names as the others.
   struct Out {
     BatchFrame frame;
     std::string begin;
     std::vector<std::byte> body;
   };
   std::vector<Out> FramesOf(uint64_t id, const Batch& batch, const std::string& options,
-                            int64_t cp_size, int64_t chunk = 1 << 20);
+                            int64_t cp_size, int64_t chunk = 1 << 20,
+                            const std::vector<std::string>& first = {});
   void Send(const Out& out) {
     Send(EncodeBatchFrame(out.frame, out.begin, out.body.size()), out.body);
   }

@@ -1,0 +1,38 @@
+#include "core/plan/int_view.h"
+
+#include <cstring>
+
+namespace cpshard {
+namespace {
+
+template <typename T>
+int64_t At(const std::byte* data, int64_t index) {
+  T value;
+  std::memcpy(&value, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+int64_t IntView::operator[](int64_t index) const {
+  switch (dtype_) {
+    case DType::kI8:
+      return At<int8_t>(data_, index);
+    case DType::kI16:
+      return At<int16_t>(data_, index);
+    case DType::kI32:
+      return At<int32_t>(data_, index);
+    case DType::kI64:
+      return At<int64_t>(data_, index);
+    default:  // bool and u8; the precondition leaves no other
+      return At<uint8_t>(data_, index);
+  }
+}
+
+std::vector<int64_t> IntView::ToVector() const {
+  std::vector<int64_t> values(size_);
+  for (int64_t i = 0; i < size_; ++i) values[i] = (*this)[i];
+  return values;
+}
+
+}  // namespace cpshard

@@ -1,0 +1,41 @@
+// Values of integer streams, as a plan reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plan/dtype.h"
+#include "core/plan/spec.h"
+
+namespace cpshard {
+
+// Values of an integer or bool stream, read as int64 from where they lie, row-major. Copies are
+// cheap but for dims; the bytes must outlive them.
+class IntView {
+ public:
+  IntView() = default;
+  // Precondition: `dtype` is bool or an integer one, `data` has Product(dims) elements of it, at
+  // any alignment.
+  IntView(DType dtype, std::vector<int64_t> dims, const std::byte* data)
+      : dtype_(dtype), dims_(std::move(dims)), size_(Product(dims_)), data_(data) {}
+
+  const std::vector<int64_t>& dims() const { return dims_; }
+  int64_t size() const { return size_; }
+  int64_t operator[](int64_t index) const;  // precondition: 0 <= index < size()
+  std::vector<int64_t> ToVector() const;
+
+ private:
+  DType dtype_ = DType::kI64;
+  std::vector<int64_t> dims_ = {0};
+  int64_t size_ = 0;
+  const std::byte* data_ = nullptr;
+};
+
+// The streams that Sharder::Needs named, by name.
+using PlanValues = std::map<std::string, IntView, std::less<>>;
+
+}  // namespace cpshard
