@@ -20,4 +20,7 @@ void AddPlanRows(int rounds, Table& table);
 // The CPU executor against memcpy and StreamCopy of the same bytes.
 void AddExecutorRows(int rounds, Table& table);
 
+// The same of packed documents, how it falls with their length.
+void AddPackedExecutorRows(int rounds, Table& table);
+
 }  // namespace cpshard::bench

@@ -6,6 +6,7 @@
 #include "core/exec/shard.h"
 #include "core/plan/layouts.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/packed.h"
 
 namespace cpshard::bench {
 namespace {
@@ -67,6 +68,69 @@ void AddLayout(const std::string& layout, const Sharder& sharder, bool position_
   AddRow(group, absl::StrCat("lowering to moves, S = ", kLong), seconds[2], nullptr, "", table);
 }
 
+// A plan of packed documents, and the batch that it is of.
+struct PackedCase {
+  PackedCase(int64_t tokens, int64_t documents, int64_t cp_size)
+      : packed(tokens, documents, cp_size),
+        values(packed.values()),
+        batch(HollowBatch(packed.spec())),
+        plan(sharder.Plan(packed.spec(), values).value()),
+        ranks(cp_size) {
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+
+  void Plan() const { Keep(sharder.Plan(packed.spec(), values)); }
+
+  void Lower() {
+    std::byte wanted[1];  // a literal is read, but nothing is written
+    const std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), wanted);
+    Keep(WriteShards(plan, batch, ranks, dests, executor, pool));
+  }
+
+  const Sharder sharder = Thd({});
+  const PackedBatch packed;
+  const PlanValues values;
+  const Batch batch;
+  const ShardPlan plan;
+  std::vector<int64_t> ranks;
+  NoExecutor executor;
+  BufferPool pool;
+};
+
+// What planning costs: documents and ranks, not tokens.
+void AddPacked(int rounds, Table& table) {
+  constexpr int64_t kFew = 2000, kMany = 10000;
+  constexpr int kPackedRepeat = 50;
+  const PackedCase fewer_tokens(kLong / 4, kFew, 8), few(kLong, kFew, 8),
+      fewer_ranks(kLong, kFew, 4), many(kLong, kMany, 8);
+  PackedCase lower_few(kLong, kFew, 8), lower_fewer_ranks(kLong, kFew, 4),
+      lower_many(kLong, kMany, 8);
+  struct Line {
+    Subject subject;
+    std::string goal;
+    bool of_plan;  // else of the lowering
+  };
+  const std::vector<Line> lines = {
+      {{"plan, 2,000 documents, 262,144 tokens, cp 8 (anchor)", [&] { fewer_tokens.Plan(); }},
+       "",
+       true},
+      {{"plan, 2,000, 1,048,576, cp 8", [&] { few.Plan(); }}, "< 1 ms, ratio 1", true},
+      {{"plan, 2,000, 1,048,576, cp 4", [&] { fewer_ranks.Plan(); }}, "ratio 2 at most", true},
+      {{"plan, 10,000, 1,048,576, cp 8", [&] { many.Plan(); }}, "< 5 ms, ratio 0.2", true},
+      {{"lowering, 2,000, 1,048,576, cp 8 (anchor)", [&] { lower_few.Lower(); }}, "", false},
+      {{"lowering, 2,000, 1,048,576, cp 4", [&] { lower_fewer_ranks.Lower(); }}, "", false},
+      {{"lowering, 10,000, 1,048,576, cp 8", [&] { lower_many.Lower(); }}, "", false},
+  };
+  std::vector<Subject> subjects;
+  for (const Line& line : lines) subjects.push_back(line.subject);
+  const auto seconds = Interleave(subjects, rounds, kPackedRepeat);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t anchor = lines[i].of_plan ? 0 : 4;
+    AddRow("thd", lines[i].subject.name, seconds[i], i == anchor ? nullptr : &seconds[anchor],
+           lines[i].goal, table);
+  }
+}
+
 }  // namespace
 
 BatchSpec TokenBatch(int64_t rows, int64_t columns, bool position_ids) {
@@ -85,6 +149,7 @@ void AddPlanRows(int rounds, Table& table) {
     AddLayout("contiguous", Contiguous({}, shared), position_ids, rounds, table);
     AddLayout("round_robin", RoundRobin({}, shared), position_ids, rounds, table);
   }
+  AddPacked(rounds, table);
 }
 
 }  // namespace cpshard::bench
