@@ -50,7 +50,7 @@ v1::ShardFrame BeginOf(const ShardPlan& plan, size_t num_shards, uint64_t total_
 
 AnswerHeads::AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks,
                          uint64_t digest)
-    : plan_(std::move(plan)), ranks_(std::move(ranks)), digest_(digest) {
+    : plan_(std::move(plan)), ranks_(std::move(ranks)), records_(*plan_, digest) {
   for (const StreamPlan& stream : plan_->streams) {
     whole_at_.push_back(local_at_);
     if (stream.extent == Extent::kLocal) continue;
@@ -78,7 +78,7 @@ void AnswerHeads::MakeHead(size_t k, v1::ShardFrame* frame) {
   if (k < large_layouts_.size() && !large_layouts_[k].empty()) {
     shard->ParseFromString(large_layouts_[k]);
   } else {
-    EncodeLayout(LayoutFor(*plan_, ranks_[k], digest_), shard->mutable_layout());
+    EncodeLayout(records_.Of(ranks_[k]), shard->mutable_layout());
   }
   for (size_t s = 0; s < plan_->streams.size(); ++s) {
     const TensorSpec output = OutputSpec(*plan_, plan_->streams[s], ranks_[k]);
@@ -123,8 +123,12 @@ absl::Status CheckHeads(const ShardPlan& plan) {
   v1::ShardFrame frame;
   v1::Shard* shard = frame.add_shards();
   for (const StreamPlan& stream : plan.streams) {
+    TensorSpec output = OutputSpec(plan, stream, longest);
+    if (stream.layout != kTokens && stream.extent == Extent::kLocal) {  // another rank has more
+      output.dims[stream.axis] = LayoutsOf(plan, stream).front().padded_len;
+    }
     v1::Entry* entry = shard->add_entries();
-    EncodeSpec(OutputSpec(plan, stream, longest), entry);
+    EncodeSpec(output, entry);
     EncodeCut(CutOf(plan, stream), entry);
     entry->set_offset(std::numeric_limits<uint64_t>::max());
     entry->set_nbytes(std::numeric_limits<uint64_t>::max());

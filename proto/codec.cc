@@ -80,13 +80,15 @@ absl::Status LayoutsTooLarge(size_t ranks, int64_t bytes) {
       " of a unary call; ask for fewer ranks, or send the batch through ShardBatches"));
 }
 
-// A lower bound of the reply's size, without building it: the entries of the first rank times the
-// ranks, the layouts and the body.
+// A lower bound of the reply's size, without building it: the entries of a rank without slots times
+// the ranks (some may have none), the layouts and the body.
 int64_t ReplyBound(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
   int64_t entries = 0;
   for (const StreamPlan& stream : plan.streams) {
+    TensorSpec output = OutputSpec(plan, stream, ranks.front());
+    if (stream.extent == Extent::kLocal) output.dims[OutputAxis(plan, stream)] = 0;
     v1::Entry entry;
-    EncodeSpec(OutputSpec(plan, stream, ranks.front()), &entry);
+    EncodeSpec(output, &entry);
     entries += static_cast<int64_t>(entry.ByteSizeLong());
   }
   for (const ScalarEntry& scalar : ScalarsOf(plan, ranks.front())) {
@@ -164,9 +166,9 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
   if (const int64_t bound = ReplyBound(plan, ranks); bound > kMaxUnaryBytes) {
     return TooLarge("reply", bound);
   }
-  const uint64_t digest = DigestOf(batch);
+  LayoutRecords records(plan, DigestOf(batch));
   for (int64_t rank : ranks) {
-    EncodeLayout(LayoutFor(plan, rank, digest), message->add_shards()->mutable_layout());
+    EncodeLayout(records.Of(rank), message->add_shards()->mutable_layout());
   }
   std::vector<int64_t> offsets;  // -1 = nothing to write
   const int64_t end = ForOutputs(
@@ -223,6 +225,11 @@ absl::Status EncodePlanLayoutReply(const PlanSummary& summary, v1::PlanLayoutRep
   message->set_padded_columns(summary.padded_columns);
   message->set_shard_bytes(summary.shard_bytes);
   EncodeNotices(summary.notices, message->mutable_notices());
+  if (summary.choice) {
+    message->set_chosen(summary.choice->layout);
+    message->set_reason(summary.choice->reason);
+  }
+  if (summary.row_need) message->set_row_need(*summary.row_need);
   const int64_t total = message->ByteSizeLong();
   if (total <= kMaxUnaryBytes) return absl::OkStatus();
   return LayoutsTooLarge(summary.layouts.size(), total);
@@ -248,6 +255,8 @@ absl::StatusOr<PlanSummary> DecodePlanLayoutReply(const v1::PlanLayoutReply& mes
   summary.padded_columns = message.padded_columns();
   summary.shard_bytes = message.shard_bytes();
   summary.notices = DecodeNotices(message.notices());
+  if (!message.chosen().empty()) summary.choice = Choice{message.chosen(), message.reason()};
+  if (message.has_row_need()) summary.row_need = message.row_need();
   return summary;
 }
 

@@ -148,7 +148,7 @@ class AnswerHeads {
 
   std::shared_ptr<const ShardPlan> plan_;
   std::vector<int64_t> ranks_;
-  uint64_t digest_;
+  LayoutRecords records_;  // of *plan_
   int64_t total_bytes_ = 0;
   std::vector<std::string> large_layouts_;  // what MoveLargeLayouts left in the heads
 

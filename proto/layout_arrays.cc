@@ -27,10 +27,12 @@ constexpr int64_t kMaxRest = 256;                // a layout without runs and lo
 bool IsLarge(const ShardLayout& layout) {
   // A value takes a byte or more, so the message of a very large layout need not be built.
   int64_t values = static_cast<int64_t>(2 * layout.runs.size());
-  for (const auto* array : {&layout.local_token_global_indices, &layout.input_row_shape,
-                            &layout.input_token_stream_positions}) {
-    if (*array) values += static_cast<int64_t>((*array)->values.size());
-  }
+  const auto count = [&](const auto& array) {
+    if (array) values += static_cast<int64_t>(array->values.size());
+  };
+  count(layout.local_token_global_indices);
+  count(layout.input_row_shape);
+  count(layout.input_token_stream_positions);
   if (values > kMaxLayoutBytes) return true;
   v1::ShardLayout message;
   EncodeLayout(layout, &message);
@@ -68,11 +70,11 @@ class LayoutArrays {
 
  private:
   struct Written {
-    std::vector<int64_t> values;
+    SharedIntArray array;
     int64_t offset = 0;
   };
 
-  absl::Status Move(const char* name, IntArray array, v1::Shard* shard);
+  absl::Status Move(const char* name, const SharedIntArray& array, v1::Shard* shard);
   absl::StatusOr<int64_t> Write(const std::vector<int64_t>& values);
 
   ShardBody& body_;
@@ -87,8 +89,11 @@ IntArray ToArray(const std::vector<Run>& runs) {
 }
 
 absl::Status LayoutArrays::Move(ShardLayout layout, v1::Shard* shard) {
-  const auto move = [&](const char* name, std::optional<IntArray>& array) {
-    return array ? Move(name, std::exchange(*array, {}), shard) : absl::OkStatus();
+  const auto move = [&](const char* name, auto& array) {
+    const SharedIntArray moved = std::move(array);
+    if (!moved) return absl::OkStatus();
+    array = IntArray();  // it is there, without values
+    return Move(name, moved, shard);
   };
   CPSHARD_RETURN_IF_ERROR(move("local_token_global_indices", layout.local_token_global_indices));
   CPSHARD_RETURN_IF_ERROR(move("input_row_shape", layout.input_row_shape));
@@ -99,15 +104,15 @@ absl::Status LayoutArrays::Move(ShardLayout layout, v1::Shard* shard) {
   return absl::OkStatus();
 }
 
-absl::Status LayoutArrays::Move(const char* name, IntArray array, v1::Shard* shard) {
+absl::Status LayoutArrays::Move(const char* name, const SharedIntArray& array, v1::Shard* shard) {
   v1::Entry* entry = shard->add_entries();
-  EncodeOutput({absl::StrCat(kPrefix, name), DType::kI64, std::move(array.shape)},
-               {.extent = Extent::kWhole}, 0, entry);
-  if (array.values.empty()) return absl::OkStatus();
+  EncodeOutput({absl::StrCat(kPrefix, name), DType::kI64, array->shape}, {.extent = Extent::kWhole},
+               0, entry);
+  if (array->values.empty()) return absl::OkStatus();
   Written& last = last_[name];
-  if (last.values != array.values) {
-    CPSHARD_ASSIGN_OR_RETURN(last.offset, Write(array.values));
-    last.values = std::move(array.values);
+  if (!last.array || !(last.array == array || last.array->values == array->values)) {
+    CPSHARD_ASSIGN_OR_RETURN(last.offset, Write(array->values));
+    last.array = array;
   }
   entry->set_offset(last.offset);
   return absl::OkStatus();
@@ -202,9 +207,10 @@ absl::StatusOr<std::vector<std::string>> MoveLargeLayouts(const ShardPlan& plan,
                                                           BufferPool& pool) {
   std::vector<std::string> left;
   LayoutArrays arrays(body, &pool);
+  LayoutRecords records(plan, digest);
   for (size_t k = 0; k < ranks.size(); ++k) {
     if (MaxLayoutBytes(plan, ranks[k]) <= kMaxLayoutBytes) continue;
-    ShardLayout layout = LayoutFor(plan, ranks[k], digest);
+    ShardLayout layout = records.Of(ranks[k]);
     if (!IsLarge(layout)) continue;
     v1::Shard shard;
     CPSHARD_RETURN_IF_ERROR(arrays.Move(std::move(layout), &shard));

@@ -7,9 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/plan/layouts.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/targets.h"
 #include "cpshard/v1/options.pb.h"
+#include "proto/layout_options.h"
 #include "proto/strict_json.h"
 
 namespace cpshard {
@@ -62,12 +63,22 @@ SharedOptions Shared(const v1::ShardingOptions& message) {
   return shared;
 }
 
-Primary ToPrimary(bool keep_full) { return keep_full ? Primary::kLeaveFull : Primary::kCut; }
+TargetsOptions Targets(const v1::Targets& message) {
+  TargetsOptions options;
+  options.num_depths = message.num_depths();
+  if (message.has_ignore_index()) options.ignore_index = message.ignore_index();
+  return options;
+}
 
 absl::Status NotBuilt(absl::string_view what) {
   return absl::UnimplementedError(
       absl::StrCat(what, " is not built into this version; layouts that are: ",
                    absl::StrJoin(Options::BuiltLayouts(), ", ")));
+}
+
+// The name of a layout's field in the oneof.
+std::string NameOf(v1::ShardingOptions::LayoutCase option) {
+  return v1::ShardingOptions::descriptor()->FindFieldByNumber(option)->name();
 }
 
 }  // namespace
@@ -109,44 +120,26 @@ std::string Options::ToJson() const {
 }
 
 std::vector<std::string> Options::BuiltLayouts() {
-  return {"identity", "contiguous", "round_robin", "thd"};
+  std::vector<std::string> names;
+  for (const LayoutOption& layout : LayoutOptions()) names.push_back(NameOf(layout.option));
+  return names;
 }
 
 absl::StatusOr<Sharder> Options::MakeSharder() const {
   CPSHARD_RETURN_IF_ERROR(RefuseUnknownFields(*message_));
-  if (message_->layout_case() == v1::ShardingOptions::LAYOUT_NOT_SET) {
+  const v1::ShardingOptions::LayoutCase chosen = message_->layout_case();
+  if (chosen == v1::ShardingOptions::LAYOUT_NOT_SET) {
     return absl::InvalidArgumentError(absl::StrCat("options name no layout; choose one of ",
                                                    absl::StrJoin(BuiltLayouts(), ", "),
                                                    ", for example {\"contiguous\": {}}"));
   }
-  if (message_->has_targets()) return NotBuilt("the option `targets`");
-  SharedOptions shared = Shared(*message_);
-  switch (message_->layout_case()) {
-    case v1::ShardingOptions::kIdentity:
-      return Identity(std::move(shared));
-    case v1::ShardingOptions::kContiguous: {
-      const v1::Contiguous& from = message_->contiguous();
-      ContiguousOptions options;
-      if (from.has_pad_multiple()) options.pad_multiple = from.pad_multiple();
-      options.primary = ToPrimary(from.keep_primary_full());
-      return Contiguous(options, std::move(shared));
-    }
-    case v1::ShardingOptions::kRoundRobin:
-      return RoundRobin({ToPrimary(message_->round_robin().keep_primary_full())},
-                        std::move(shared));
-    case v1::ShardingOptions::kThd: {
-      ThdOptions options;
-      if (message_->thd().has_num_chunks()) options.num_chunks = message_->thd().num_chunks();
-      return Thd(options, std::move(shared));
-    }
-    default: {
-      const google::protobuf::OneofDescriptor* layout =
-          message_->GetDescriptor()->FindOneofByName("layout");
-      return NotBuilt(absl::StrCat(
-          "layout ",
-          message_->GetReflection()->GetOneofFieldDescriptor(*message_, layout)->name()));
-    }
+  for (const LayoutOption& layout : LayoutOptions()) {
+    if (layout.option != chosen) continue;
+    CPSHARD_ASSIGN_OR_RETURN(Sharder sharder, layout.make(*message_, Shared(*message_)));
+    if (!message_->has_targets()) return sharder;
+    return WithTargets(std::move(sharder), Targets(message_->targets()));
   }
+  return NotBuilt(absl::StrCat("layout ", NameOf(chosen)));
 }
 
 }  // namespace cpshard

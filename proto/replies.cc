@@ -13,7 +13,8 @@ int64_t FillColumns(const IndexMap& placement) {
   return columns;
 }
 
-// Every rank's is made, and with it the positions that CheckedLayoutBytes counts once.
+// A summary is sent or printed rank by rank, and with each rank the positions that
+// CheckedLayoutBytes counts once.
 absl::Status CheckLayouts(const ShardPlan& plan, absl::Span<const int64_t> ranks,
                           const Limits& limits) {
   CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, ranks, limits).status());
@@ -32,7 +33,8 @@ absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, absl::Span<const in
   PlanSummary summary;
   CPSHARD_ASSIGN_OR_RETURN(summary.shard_bytes, CheckedOutputBytes(plan, ranks, limits));
   CPSHARD_RETURN_IF_ERROR(CheckLayouts(plan, ranks, limits));
-  for (int64_t rank : ranks) summary.layouts.push_back(LayoutFor(plan, rank, /*batch_digest=*/0));
+  LayoutRecords records(plan, /*batch_digest=*/0);
+  for (int64_t rank : ranks) summary.layouts.push_back(records.Of(rank));
   for (const StreamPlan& stream : plan.streams) {
     summary.streams.push_back({OutputSpec(plan, stream, ranks.front()), CutOf(plan, stream)});
   }
@@ -45,6 +47,8 @@ absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, absl::Span<const in
     }
   }
   summary.notices = plan.notices;
+  summary.choice = plan.choice;
+  summary.row_need = plan.row_need;
   return summary;
 }
 

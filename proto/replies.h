@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,8 @@ struct PlanSummary {
   int64_t padded_columns = 0;  // of all rows together
   int64_t shard_bytes = 0;     // a stream that every rank holds whole counts once
   std::vector<Notice> notices;
+  std::optional<Choice> choice;     // of options that name a model
+  std::optional<int64_t> row_need;  // as ShardPlan says
 };
 
 // InvalidArgument when the shards, or the layouts, would be over limits.max_batch_bytes.

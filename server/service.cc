@@ -40,9 +40,9 @@ absl::StatusOr<PlanSummary> PlanRequest(const Request& request, const Limits& li
       return unplanned;
     }
   }
-  CPSHARD_ASSIGN_OR_RETURN(const PlanValues values,
-                           ViewNeeds(sharder, request.spec, request.batch));
+  const PlanValues values = ViewNeeds(sharder, request.spec, request.batch);
   CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, sharder.Plan(request.spec, values));
+  CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, request.ranks, limits).status());
   CPSHARD_RETURN_IF_ERROR(CheckPlanLayoutReply(plan, request.ranks));
   CPSHARD_ASSIGN_OR_RETURN(PlanSummary summary, Summarize(plan, request.ranks, limits));
   summary.needs = needs;

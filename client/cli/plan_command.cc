@@ -45,6 +45,7 @@ absl::Status AddDocuments(absl::Span<const int64_t> lengths, const Options& opti
     const auto count = static_cast<int64_t>(lengths.size());
     packed.tensors.push_back({{name, DType::kI64, {1, count}}, buffer});
   }
+  packed.scalars.push_back({"qkv_format", std::string("thd")});
   const absl::StatusOr<Sharder> sharder = options.MakeSharder();
   const bool read = !sharder.ok() || !sharder->Needs(SpecOf(packed, cp_size)).empty();
   if (read) batch = std::move(packed);
@@ -107,6 +108,10 @@ absl::StatusOr<PlanSummary> MakePlan(const Arguments& arguments) {
 }
 
 void Print(const PlanSummary& summary) {
+  if (summary.choice) {
+    std::printf("resolved to layout %s: %s\n", summary.choice->layout.c_str(),
+                summary.choice->reason.c_str());
+  }
   for (const ShardLayout& layout : summary.layouts) {
     IndexMap map;
     for (const Run& run : layout.runs) map.Append(run);
@@ -128,6 +133,10 @@ void Print(const PlanSummary& summary) {
                 summary.padded_columns == 0 ? 0.0
                                             : 100.0 * static_cast<double>(summary.pad_columns) /
                                                   static_cast<double>(summary.padded_columns));
+  }
+  if (summary.row_need) {
+    std::printf("row need %lld columns (the maximum over a job's groups is min_padded_len)\n",
+                static_cast<long long>(*summary.row_need));
   }
   for (const StreamSummary& stream : summary.streams) {
     std::printf("stream %-24s %-5s %-20s %s\n", stream.spec.name.c_str(),

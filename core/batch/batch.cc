@@ -1,11 +1,5 @@
 #include "core/batch/batch.h"
 
-#include <utility>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "core/plan/status_macros.h"
-
 namespace cpshard {
 const Tensor* Batch::FindTensor(absl::string_view name) const {
   for (const Tensor& tensor : tensors) {
@@ -23,23 +17,15 @@ BatchSpec SpecOf(const Batch& batch, std::optional<int64_t> cp_size) {
   return spec;
 }
 
-absl::StatusOr<IntView> ViewInts(const Tensor& tensor) {
-  if (IsFloating(tensor.spec.dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("stream '", tensor.spec.name, "' of dtype ",
-                                                   DTypeName(tensor.spec.dtype),
-                                                   " must be of an integer dtype"));
-  }
-  return IntView(tensor.spec.dtype, tensor.spec.dims, tensor.buffer.data());
+ValueView ViewValues(const Tensor& tensor) {
+  return ValueView(tensor.spec.dtype, tensor.spec.dims, tensor.buffer.data());
 }
 
-absl::StatusOr<PlanValues> ViewNeeds(const Sharder& sharder, const BatchSpec& spec,
-                                     const Batch& batch) {
+PlanValues ViewNeeds(const Sharder& sharder, const BatchSpec& spec, const Batch& batch) {
   PlanValues values;
   for (const std::string& name : sharder.Needs(spec)) {
     const Tensor* tensor = batch.FindTensor(name);
-    if (tensor == nullptr) continue;
-    CPSHARD_ASSIGN_OR_RETURN(IntView ints, ViewInts(*tensor));
-    values.emplace(name, std::move(ints));
+    if (tensor != nullptr) values.emplace(name, ViewValues(*tensor));
   }
   return values;
 }
@@ -47,8 +33,7 @@ absl::StatusOr<PlanValues> ViewNeeds(const Sharder& sharder, const BatchSpec& sp
 absl::StatusOr<ShardPlan> PlanBatch(const Sharder& sharder, const Batch& batch,
                                     std::optional<int64_t> cp_size) {
   const BatchSpec spec = SpecOf(batch, cp_size);
-  CPSHARD_ASSIGN_OR_RETURN(const PlanValues values, ViewNeeds(sharder, spec, batch));
-  return sharder.Plan(spec, values);
+  return sharder.Plan(spec, ViewNeeds(sharder, spec, batch));
 }
 
 }  // namespace cpshard

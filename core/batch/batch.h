@@ -41,17 +41,15 @@ BatchSpec SpecOf(const Batch& batch, std::optional<int64_t> cp_size);
 // another batch (D12). Scalars are not part of it.
 uint64_t DigestOf(const Batch& batch);
 
-// Values of an integer or bool tensor; the tensor must outlive the view. InvalidArgument: a
-// floating dtype.
-absl::StatusOr<IntView> ViewInts(const Tensor& tensor);
+// Values of a tensor, which must outlive the view.
+ValueView ViewValues(const Tensor& tensor);
 
 // The values that sharder.Needs names, of the tensors that the batch has; what is absent is for the
-// layout to judge. The batch must outlive them. InvalidArgument: one is of a floating dtype.
-absl::StatusOr<PlanValues> ViewNeeds(const Sharder& sharder, const BatchSpec& spec,
-                                     const Batch& batch);
+// layout to judge. The batch must outlive them.
+PlanValues ViewNeeds(const Sharder& sharder, const BatchSpec& spec, const Batch& batch);
 
 // Reads what sharder.Needs asks for, then plans. Precondition: the batch passed ValidateSpec.
-// Errors: those of Sharder::Plan; InvalidArgument for a needed stream that is not integer.
+// Errors: those of Sharder::Plan.
 absl::StatusOr<ShardPlan> PlanBatch(const Sharder& sharder, const Batch& batch,
                                     std::optional<int64_t> cp_size);
 

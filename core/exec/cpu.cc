@@ -116,6 +116,8 @@ class CpuExecutor : public Executor {
       const CutTask* cut = std::get_if<CutTask>(&tasks[i]);
       if (cut == nullptr) {
         RunDerive(std::get<DeriveTask>(tasks[i]));
+      } else if (works[i].bytes == 0) {
+        continue;  // however many rows of nothing there are
       } else if (stream && StreamingPays(works[i])) {
         RunCutStreaming(*cut, writers);
       } else {

@@ -90,16 +90,15 @@ To Cast(From element) {
   } else if constexpr (kIsSmallFloat<To>) {
     return To(static_cast<float>(value));
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<decltype(value)>) {
-    // Out of range is undefined in C++; saturate, and take NaN as 0, on every processor alike.
-    const double real = value;
-    if (std::isnan(real)) return To{0};
-    if (real <= static_cast<double>(std::numeric_limits<To>::min())) {
-      return std::numeric_limits<To>::min();
-    }
-    if (real >= static_cast<double>(std::numeric_limits<To>::max())) {
-      return std::numeric_limits<To>::max();
-    }
-    return static_cast<To>(real);
+    // Out of range is undefined in C++. The reference has what x86-64 makes of it: the smallest
+    // integer, of NaN too; so has this, on every processor.
+    constexpr To kSmallest = std::numeric_limits<To>::min();
+    const double whole = std::trunc(static_cast<double>(value));
+    const double beyond = -static_cast<double>(kSmallest);  // one past the largest, of signed types
+    const double largest = static_cast<double>(std::numeric_limits<To>::max());
+    const bool fits = whole >= static_cast<double>(kSmallest) &&
+                      (std::is_signed_v<To> ? whole < beyond : whole <= largest);
+    return fits ? static_cast<To>(whole) : kSmallest;
   } else {
     return static_cast<To>(value);
   }
@@ -136,9 +135,12 @@ T BitwiseNot(T element) {
 template <typename From, typename To, typename Fn>
 void Transform(const DeriveTask& task, int64_t first, Fn fn) {
   if (!task.is_diagonal) {
-    const std::byte* source = task.source + first * sizeof(From);
-    for (int64_t i = 0; i < task.count; ++i) {
-      Store<To>(task.dest + i * sizeof(To), fn(Load<From>(source + i * sizeof(From))));
+    // Copies: a store through std::byte might change the task, as far as a compiler knows.
+    const std::byte* const source = task.source + first * sizeof(From);
+    std::byte* const dest = task.dest;
+    const int64_t count = task.count;
+    for (int64_t i = 0; i < count; ++i) {
+      Store<To>(dest + i * sizeof(To), fn(Load<From>(source + i * sizeof(From))));
     }
     return;
   }
@@ -152,6 +154,19 @@ void Transform(const DeriveTask& task, int64_t first, Fn fn) {
   }
 }
 
+// The comparing ops. The test for zero, which makes masks, has a loop of its own.
+template <typename From, typename To>
+void Compare(const DeriveTask& task, int64_t first) {
+  if constexpr (std::is_same_v<To, Bool>) {
+    if (task.op == Op::kIsZero) {
+      return Transform<From, To>(task, first, [](From x) { return Bool{Value(x) == 0}; });
+    }
+  }
+  Transform<From, To>(task, first, [op = task.op, operand = task.operand](From x) {
+    return Cast<To>(Bool{Test(op, x, operand)});
+  });
+}
+
 // cast(op(x)) of the elements from `first` on; there is no cast before the op.
 void ApplyOp(const DeriveTask& task, int64_t first) {
   Visit(task.source_dtype, [&]<typename From>(From) {
@@ -161,9 +176,7 @@ void ApplyOp(const DeriveTask& task, int64_t first) {
       } else if (task.op == Op::kBitwiseNot) {
         Transform<From, To>(task, first, [](From x) { return Cast<To>(BitwiseNot(x)); });
       } else {
-        Transform<From, To>(task, first, [&task](From x) {
-          return Cast<To>(Bool{Test(task.op, x, task.operand)});
-        });
+        Compare<From, To>(task, first);
       }
     });
   });

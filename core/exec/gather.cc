@@ -74,7 +74,7 @@ absl::StatusOr<Partition> ReadPartition(const std::vector<ShardLayout>& layouts)
   }
   partition.columns = layouts.front().padded_seq_len.value_or(total);
   IndexMap all;
-  partition.whole_everywhere = layouts.size() > 1;
+  partition.whole_everywhere = layouts.size() > 1 && partition.columns > 0;
   for (const ShardLayout& layout : layouts) {
     CPSHARD_ASSIGN_OR_RETURN(IndexMap map, IndexMap::FromRuns(layout.runs, partition.columns));
     partition.whole_everywhere =

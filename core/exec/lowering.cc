@@ -32,8 +32,9 @@ absl::StatusOr<LoweredStream> Lowering::Lower(const StreamPlan& stream) {
         Product(dims.subspan(stream.batch_axis + 1, stream.axis - stream.batch_axis - 1));
   }
   CPSHARD_RETURN_IF_ERROR(SetSource(stream, lowered));
-  if (plan_.stacked()) {  // a chunk is a row of its own moves, which know its window of the source
-    cut.outer = static_cast<int64_t>(plan_.chunks.size());
+  if (const size_t chunks = LayoutsOf(plan_, stream).size(); chunks > 1) {
+    // A chunk is a row of its own moves, which know its window of the source.
+    cut.outer = static_cast<int64_t>(chunks);
     cut.source_stride = 0;
   }
   const Generated* generated = std::get_if<Generated>(&stream.value.from);
@@ -79,8 +80,13 @@ absl::StatusOr<LoweredStream> Lowering::LowerWhole(const StreamPlan& stream) {
     CPSHARD_ASSIGN_OR_RETURN(lowered.source, Write(stream, *literal));
     lowered.derived = true;
   } else {
-    CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(std::get<ViewOf>(stream.value.from)));
+    const ViewOf& view = std::get<ViewOf>(stream.value.from);
+    CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(view));
     lowered.source = tensor->buffer;
+    lowered.derived = !IsPlainView(stream, tensor->spec.dtype);
+    if (lowered.derived) {
+      CPSHARD_ASSIGN_OR_RETURN(lowered.source, Derive(stream, view, *tensor));
+    }
   }
   Move all;
   all.length = 1;
@@ -98,31 +104,31 @@ absl::Status Lowering::SetSource(const StreamPlan& stream, LoweredStream& lowere
   if (view == nullptr) return absl::OkStatus();  // generated: no source
   CPSHARD_ASSIGN_OR_RETURN(const Tensor* tensor, Find(*view));
   lowered.source = tensor->buffer;
-  lowered.derived = stream.value.op != Op::kNone || stream.dtype != tensor->spec.dtype ||
-                    view->how == ViewOf::How::kHeadZeroDiagonal;
+  lowered.derived = !IsPlainView(stream, tensor->spec.dtype);
   if (lowered.derived) {
     CPSHARD_ASSIGN_OR_RETURN(lowered.source, Derive(stream, *view, *tensor));
   }
   const bool one_row = view->how == ViewOf::How::kBroadcastRow;
+  const int64_t outer = one_row ? 0 : Product(absl::MakeConstSpan(stream.dims).first(stream.axis));
   lowered.cut.source = lowered.source.data();
-  lowered.cut.source_stride = one_row ? 0 : stream.dims[stream.axis] * lowered.cut.column_bytes;
+  lowered.cut.source_stride = outer == 0 ? 0 : static_cast<int64_t>(lowered.source.size()) / outer;
   return absl::OkStatus();
 }
 
 absl::StatusOr<Buffer> Lowering::Derive(const StreamPlan& stream, const ViewOf& view,
                                         const Tensor& tensor) {
-  const bool one_row = view.how == ViewOf::How::kBroadcastRow;
   DeriveTask derive;
   derive.source = tensor.buffer.data();
   derive.source_dtype = tensor.spec.dtype;
   derive.dest_dtype = stream.dtype;
-  derive.count = one_row ? NumElements(tensor.spec) : Product(stream.dims);
+  derive.count = NumElements(tensor.spec);
   derive.cast = stream.value.cast;
   derive.op = stream.value.op;
   derive.operand = stream.value.operand;
   if (view.how == ViewOf::How::kHeadZeroDiagonal) {
     const std::vector<int64_t>& dims = tensor.spec.dims;
     derive.is_diagonal = true;
+    derive.count = Product(stream.dims);
     derive.diagonal = {dims[1], dims[2], dims[3]};
   }
   CPSHARD_ASSIGN_OR_RETURN(Buffer buffer, pool_.Allocate(derive.count * ItemSize(stream.dtype)));
@@ -144,39 +150,50 @@ absl::StatusOr<Buffer> Lowering::Write(const StreamPlan& stream, const Literal& 
   return buffer;
 }
 
-const std::vector<Cuts>& Lowering::CutsOfChunks(Extent extent) {
-  std::vector<Cuts>& cuts = cuts_[extent];
+const std::vector<Cuts>& Lowering::CutsOfChunks(const StreamPlan& stream) {
+  std::vector<Cuts>& cuts = cuts_[{stream.layout, stream.extent}];
   if (!cuts.empty()) return cuts;
-  for (const LayoutPlan& layout : plan_.chunks) {
+  for (const LayoutPlan& layout : LayoutsOf(plan_, stream)) {
     const IndexMap whole = IndexMap::Identity(layout.padded_len);
-    cuts.push_back(extent == Extent::kPadded ? CutsOf({&whole, 1}, {0})
-                                             : CutsOf(layout.partition, ranks_));
+    cuts.push_back(stream.extent == Extent::kPadded ? CutsOf({&whole, 1}, {0})
+                                                    : CutsOf(layout.partition, ranks_));
   }
   return cuts;
 }
 
 Lowering::RowMoves Lowering::MovesOfView(const StreamPlan& stream) {
-  const bool alike = RowsAlike(stream, plan_.chunks.front());
-  RowMoves& known = viewed_[{stream.extent, stream.fill.kind, alike}];
-  if (known != nullptr) return known;
-  const std::vector<Cuts>& cuts = CutsOfChunks(stream.extent);
+  const absl::Span<const LayoutPlan> layouts = LayoutsOf(plan_, stream);
+  const std::vector<IndexMap>& columns = std::get<ViewOf>(stream.value.from).columns;
+  const bool alike = RowsAlike(stream, layouts.front()) && columns.size() <= 1;
+  RowMoves* known = nullptr;
+  if (columns.empty()) {
+    known = &viewed_[{stream.layout, stream.extent, stream.fill.kind, alike}];
+    if (*known != nullptr) return *known;
+  }
+  const std::vector<Cuts>& cuts = CutsOfChunks(stream);
   auto moves = std::make_shared<std::vector<Moves>>();
   for (size_t c = 0; c < cuts.size(); ++c) {
-    const std::vector<IndexMap>& placement = plan_.chunks[c].placement;
-    for (size_t row = 0; row < (alike ? 1 : placement.size()); ++row) {
-      moves->push_back(CutMoves(placement[row], cuts[c], stream.fill.kind));
+    const size_t rows = alike ? 1 : std::max(layouts[c].placement.size(), columns.size());
+    for (size_t row = 0; row < rows; ++row) {
+      const IndexMap& placement = layouts[c].PlacementOf(static_cast<int64_t>(row));
+      moves->push_back(columns.empty()
+                           ? CutMoves(placement, cuts[c], stream.fill.kind)
+                           : CutMoves(columns[columns.size() == 1 ? 0 : row].Then(placement),
+                                      cuts[c], stream.fill.kind));
     }
   }
-  return known = std::move(moves);
+  if (known != nullptr) *known = moves;
+  return moves;
 }
 
 Lowering::RowMoves Lowering::MovesOfGenerated(const StreamPlan& stream,
                                               const Generated& generated) {
   const std::vector<GeneratedRow> rows(generated.rows.begin(), generated.rows.end());
-  const std::vector<Cuts>& cuts = CutsOfChunks(stream.extent);
+  const absl::Span<const LayoutPlan> layouts = LayoutsOf(plan_, stream);
+  const std::vector<Cuts>& cuts = CutsOfChunks(stream);
   auto moves = std::make_shared<std::vector<Moves>>();
   for (size_t c = 0; c < cuts.size(); ++c) {
-    const LayoutPlan& layout = plan_.chunks[c];
+    const LayoutPlan& layout = layouts[c];
     const size_t placements = RowsAlike(stream, layout) ? 1 : layout.placement.size();
     for (size_t row = 0; row < std::max(placements, rows.size()); ++row) {
       moves->push_back(GeneratedMoves(rows[rows.size() == 1 ? 0 : row],

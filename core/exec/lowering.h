@@ -56,7 +56,7 @@ class Lowering {
   absl::Status SetSource(const StreamPlan& stream, LoweredStream& lowered);
   absl::StatusOr<Buffer> Derive(const StreamPlan& stream, const ViewOf& view, const Tensor& tensor);
   absl::StatusOr<Buffer> Write(const StreamPlan& stream, const Literal& literal);
-  const std::vector<Cuts>& CutsOfChunks(Extent extent);
+  const std::vector<Cuts>& CutsOfChunks(const StreamPlan& stream);
   RowMoves MovesOfView(const StreamPlan& stream);
   RowMoves MovesOfGenerated(const StreamPlan& stream, const Generated& generated);
 
@@ -65,8 +65,8 @@ class Lowering {
   const absl::Span<const int64_t> ranks_;
   BufferPool& pool_;
   // What streams of one geometry share.
-  std::map<Extent, std::vector<Cuts>> cuts_;  // one per chunk
-  std::map<std::tuple<Extent, Fill::Kind, bool>, RowMoves> viewed_;
+  std::map<std::pair<int, Extent>, std::vector<Cuts>> cuts_;  // one per chunk
+  std::map<std::tuple<int, Extent, Fill::Kind, bool>, RowMoves> viewed_;
   std::vector<Buffer> derived_;
   std::vector<Task> tasks_;
 };

@@ -19,6 +19,14 @@ size_t LocalBytes(const ShardPlan& plan, int64_t rank) {
   return bytes;
 }
 
+// The tensor of the batch that the stream is, where every rank gets it as it was sent.
+const Tensor* SentWhole(const StreamPlan& stream, const Batch& batch) {
+  const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
+  if (stream.extent != Extent::kWhole || view == nullptr) return nullptr;
+  const Tensor* sent = batch.FindTensor(view->source);
+  return IsPlainView(stream, sent->spec.dtype) ? sent : nullptr;
+}
+
 }  // namespace
 
 StreamCut CutOf(const ShardPlan& plan, const StreamPlan& stream) {
@@ -38,22 +46,21 @@ absl::Status WriteShards(const ShardPlan& plan, const Batch& batch, absl::Span<c
 absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch,
                                        absl::Span<const int64_t> ranks, Executor& executor,
                                        BufferPool& pool) {
-  const uint64_t digest = DigestOf(batch);
+  LayoutRecords records(plan, DigestOf(batch));
   ShardResult result;
   result.notices = plan.notices;
   std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), nullptr);
   std::vector<Buffer> shared(plan.streams.size());
   for (size_t k = 0; k < ranks.size(); ++k) {
-    RankShard shard{LayoutFor(plan, ranks[k], digest), {{}, ScalarsOf(plan, ranks[k])}, {}};
+    RankShard shard{records.Of(ranks[k]), {{}, ScalarsOf(plan, ranks[k])}, {}};
     CPSHARD_ASSIGN_OR_RETURN(const Buffer block, pool.Allocate(LocalBytes(plan, ranks[k])));
     size_t offset = 0;
     for (size_t s = 0; s < plan.streams.size(); ++s) {
       const StreamPlan& stream = plan.streams[s];
       Tensor tensor{OutputSpec(plan, stream, ranks[k]), {}};
       const size_t bytes = NumBytes(tensor.spec);
-      const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
-      if (stream.extent == Extent::kWhole && view != nullptr) {
-        tensor.buffer = batch.FindTensor(view->source)->buffer;
+      if (const Tensor* sent = SentWhole(stream, batch)) {
+        tensor.buffer = sent->buffer;
       } else if (stream.extent == Extent::kLocal) {
         if (bytes > 0) tensor.buffer = block.Slice(offset, bytes);
         dests[s * ranks.size() + k] = tensor.buffer.data();

@@ -61,8 +61,8 @@ struct CutTask {
 };
 
 // Derive: dest[i] = cast(op(cast(source[i]))), element by element. Casts are C++'s, but out of
-// range they saturate and NaN becomes 0; to bool = not zero. NaN is not zero, -0.0 is. kBitwiseNot
-// takes bool and integers.
+// range, NaN too, they give the smallest integer, as x86-64 does; to bool = not zero. NaN is not
+// zero, -0.0 is. kBitwiseNot takes bool and integers.
 struct DeriveTask {
   const std::byte* source = nullptr;
   DType source_dtype = DType::kI64;

@@ -9,19 +9,6 @@
 namespace cpshard::oracle {
 namespace {
 
-// The lengths of one row without its sentinels. nullopt = another negative one (D5).
-std::optional<std::vector<int64_t>> RowLengths(const Tensor& lengths, int64_t row) {
-  const std::vector<int64_t> all = Integers(lengths);
-  const int64_t places = lengths.dims.back();
-  std::vector<int64_t> out;
-  for (int64_t i = row * places; i < (row + 1) * places; ++i) {
-    if (all[i] == kSentinel) continue;
-    if (all[i] < 0) return std::nullopt;
-    out.push_back(all[i]);
-  }
-  return out;
-}
-
 std::vector<int64_t> Cumulative(const std::vector<int64_t>& lengths) {
   std::vector<int64_t> boundaries = {0};
   for (const int64_t length : lengths) boundaries.push_back(boundaries.back() + length);
@@ -66,9 +53,22 @@ bool CanBeCut(const std::vector<int64_t>& boundaries, int64_t tokens, int64_t cp
 }  // namespace
 
 bool AreLengths(const Tensor& tensor, int64_t rows) {
-  if (IsFloat(tensor.dtype) || tensor.dtype == "bool") return false;
+  // 8 bits cannot hold the sentinel: the reference would take another number for it.
+  if (tensor.dtype != "i16" && tensor.dtype != "i32" && tensor.dtype != "i64") return false;
   if (tensor.dims.size() == 1) return rows == 1;
   return tensor.dims.size() == 2 && tensor.dims[0] == rows;
+}
+
+std::optional<std::vector<int64_t>> RowLengths(const Tensor& lengths, int64_t row) {
+  const std::vector<int64_t> all = Integers(lengths);
+  const int64_t places = lengths.dims.back();
+  std::vector<int64_t> out;
+  for (int64_t i = row * places; i < (row + 1) * places; ++i) {
+    if (all[i] == kSentinel) continue;
+    if (all[i] < 0) return std::nullopt;
+    out.push_back(all[i]);
+  }
+  return out;
 }
 
 std::optional<Documents> ReadDocuments(const Batch& batch, const RowRange& range, int64_t cp_size) {

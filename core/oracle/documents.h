@@ -28,6 +28,10 @@ struct Documents {
 // integers.
 bool AreLengths(const Tensor& tensor, int64_t rows);
 
+// The lengths of one row without its sentinels. nullopt = another negative one (D5). Precondition:
+// AreLengths.
+std::optional<std::vector<int64_t>> RowLengths(const Tensor& lengths, int64_t row);
+
 // nullopt = decision D5 refuses the lengths, or there are none (5.4). Precondition: the batch has
 // seq_lens, and what it has are lengths.
 std::optional<Documents> ReadDocuments(const Batch& batch, const RowRange& range, int64_t cp_size);

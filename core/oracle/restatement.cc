@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/oracle/row_maps.h"
 #include "core/oracle/tensors.h"
 #include "core/oracle/thd.h"
 #include "core/oracle/values.h"
@@ -204,6 +205,38 @@ std::optional<Shard> RestateRows(const Batch& batch, const Options& options, int
                .columns = std::move(work.columns.local)};
 }
 
+// 4.10: contiguous around a whole primary, with a document map that is made of the padding mask
+// where none was sent.
+std::optional<Shard> RestateGemma4(const Batch& sent, const Options& given, int64_t cp_size,
+                                   int64_t rank) {
+  constexpr const char* kMap = "_packed_seq_ids";
+  Options options = given;
+  options.layout = "contiguous";
+  options.keep_primary_full = true;
+  options.pad_multiple = 1;
+  Batch batch = sent;
+  Work work{.batch = sent, .options = options, .outputs = {}};
+  if (!FindPrimary(work)) return std::nullopt;
+  batch.erase("attention_mask");
+  if (work.Has("attention_mask") && !work.Has("padding_mask")) {
+    const std::optional<Tensor> mask = PaddingMaskOf(sent.at("attention_mask"));
+    if (!mask || !work.IsTokens(*mask)) return std::nullopt;
+    batch["padding_mask"] = *mask;
+  }
+  if (!batch.contains(kMap)) {
+    Tensor ones = CountingRows(work.rows, work.columns.source_len);
+    ones = FromIntegers("i64", ones.dims, std::vector<int64_t>(Integers(ones).size(), 1));
+    const auto padding = batch.find("padding_mask");
+    batch[kMap] = padding == batch.end()
+                      ? ones
+                      : FromIntegers("i64", padding->second.dims, ZeroFlags(padding->second));
+  }
+  const bool named = std::any_of(options.extras.begin(), options.extras.end(),
+                                 [&](const Extra& extra) { return extra.name == kMap; });
+  if (!named) options.extras.push_back({.name = kMap, .seq_axis = 1, .pad = 0});
+  return RestateRows(batch, options, cp_size, rank);
+}
+
 // 4.1: everything as sent, loss_mask too (D17); the layout is that of the primary's axis 1.
 std::optional<Shard> RestateIdentity(const Batch& batch, const Options& options) {
   if (!options.extras.empty()) return std::nullopt;  // D13
@@ -221,9 +254,26 @@ std::optional<Shard> RestateLayout(const Batch& batch, const Options& options,
                                    std::optional<int64_t> cp_size, int64_t rank) {
   if (options.layout == "identity") return RestateIdentity(batch, options);
   if (options.layout == "thd") return RestateThd(batch, options, cp_size.value_or(1), rank);
-  if (!cp_size) return std::nullopt;  // 4.2, 4.3: a mesh is required
+  const int64_t ranks = cp_size.value_or(1);
+  if (options.layout.starts_with("kimi_")) return RestateKimi(batch, options, ranks, rank);
+  if (options.layout == "glm5_next") return RestateGlm5Next(batch, options, ranks, rank);
+  if (!cp_size) return std::nullopt;  // 4.2, 4.3, 4.10, section 12: a mesh is required
+  if (options.layout == "block_diagonal") {
+    return ranks == 1 ? RestateIdentity(batch, options)
+                      : RestateBlockDiagonal(batch, options, ranks, rank);
+  }
+  if (options.layout == "gemma4") return RestateGemma4(batch, options, *cp_size, rank);
   if (options.layout != "contiguous" && options.layout != "round_robin") return std::nullopt;
   return RestateRows(batch, options, *cp_size, rank);
+}
+
+}  // namespace
+
+namespace {
+
+// 4.12 step 2, 4.16 step 4.
+bool DropsTheFormat(const Options& options) {
+  return options.layout.starts_with("kimi_") || options.layout == "glm5_next";
 }
 
 }  // namespace
@@ -234,7 +284,8 @@ std::optional<Shard> Restate(const Batch& batch, const Options& options,
   if (rank < 0 || rank >= cp_size.value_or(1)) return std::nullopt;
   std::optional<Shard> shard = RestateLayout(batch, options, cp_size, rank);
   // Non-tensors pass through every layout; one that the layout emits stands.
-  if (shard && options.qkv_format) shard->scalars.try_emplace("qkv_format", *options.qkv_format);
+  if (shard && options.qkv_format && !DropsTheFormat(options))
+    shard->scalars.try_emplace("qkv_format", *options.qkv_format);
   return shard;
 }
 

@@ -34,7 +34,9 @@ struct Extra {
 };
 
 struct Options {
-  std::string layout;  // "identity", "contiguous", "round_robin", "thd"
+  // "identity", "contiguous", "round_robin", "thd", "gemma4", "kimi_linear", "kimi_k3",
+  // "glm5_next", "block_diagonal"
+  std::string layout;
   bool keep_primary_full = false;
   int64_t pad_multiple = 1;  // contiguous
   int64_t num_chunks = 1;    // thd
@@ -51,7 +53,7 @@ struct Shard {
   // Padded column of every local slot, also of a chunked batch, whose layout the contract does not
   // report: there over the flattened chunks. Empty where nothing is cut.
   std::vector<int64_t> columns;
-  std::map<std::string, Scalar> scalars;  // qkv_format, cp_size, cp_rank
+  std::map<std::string, Scalar> scalars;  // qkv_format, cp_size, cp_rank; fields of records
   std::optional<std::vector<int64_t>> local_token_global_indices;
   std::optional<std::vector<int64_t>> input_row_shape;  // {B, S}
 };

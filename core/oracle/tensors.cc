@@ -80,29 +80,40 @@ Tensor CountingRows(int64_t rows, int64_t length) {
   return out;
 }
 
-std::optional<Tensor> PaddingMaskOf(const Tensor& attention_mask) {
-  const std::string& dtype = attention_mask.dtype;
-  const std::vector<int64_t>& dims = attention_mask.dims;
-  Tensor out{.dtype = "bool", .dims = dims, .bytes = {}};
-  if (dims.size() != 4) {  // pad where it is zero, whatever the dtype
-    const int64_t count = Product(dims, 0, dims.size());
-    for (int64_t i = 0; i < count; ++i) {
-      out.bytes.push_back(IsZero(ElementAt(attention_mask, i), dtype));
-    }
-    return out;
-  }
-  if (dtype != "bool" && !IsFloat(dtype)) return std::nullopt;  // D6
-  if (dims[1] == 0) return std::nullopt;                        // there is no head 0
+std::optional<Tensor> HeadZeroDiagonal(const Tensor& tensor) {
+  const std::vector<int64_t>& dims = tensor.dims;
+  if (dims[1] == 0) return std::nullopt;
   const int64_t diagonal = std::min(dims[2], dims[3]);
-  out.dims = {dims[0], diagonal};
+  const int64_t size = ElementSize(tensor.dtype);
+  Tensor out{.dtype = tensor.dtype, .dims = {dims[0], diagonal}, .bytes = {}};
   for (int64_t b = 0; b < dims[0]; ++b) {
     for (int64_t i = 0; i < diagonal; ++i) {
       const int64_t index = b * dims[1] * dims[2] * dims[3] + i * dims[3] + i;
-      const bool zero = IsZero(ElementAt(attention_mask, index), dtype);
-      out.bytes.push_back(dtype == "bool" ? zero : !zero);  // an additive bias attends with 0
+      const auto element = tensor.bytes.begin() + index * size;
+      out.bytes.insert(out.bytes.end(), element, element + size);
     }
   }
   return out;
+}
+
+std::vector<int64_t> ZeroFlags(const Tensor& tensor) {
+  std::vector<int64_t> flags;
+  const int64_t count = Product(tensor.dims, 0, tensor.dims.size());
+  for (int64_t i = 0; i < count; ++i) flags.push_back(IsZero(ElementAt(tensor, i), tensor.dtype));
+  return flags;
+}
+
+std::optional<Tensor> PaddingMaskOf(const Tensor& attention_mask) {
+  if (attention_mask.dims.size() != 4) {  // pad where it is zero, whatever the dtype
+    return FromIntegers("bool", attention_mask.dims, ZeroFlags(attention_mask));
+  }
+  const bool is_bias = IsFloat(attention_mask.dtype);                   // attends with 0
+  if (attention_mask.dtype != "bool" && !is_bias) return std::nullopt;  // D6
+  const std::optional<Tensor> diagonal = HeadZeroDiagonal(attention_mask);
+  if (!diagonal) return std::nullopt;
+  std::vector<int64_t> flags = ZeroFlags(*diagonal);
+  for (int64_t& flag : flags) flag = is_bias ? 1 - flag : flag;
+  return FromIntegers("bool", diagonal->dims, flags);
 }
 
 Tensor TakeRows(const Tensor& tensor, int64_t first, int64_t count) {

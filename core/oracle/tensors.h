@@ -38,6 +38,12 @@ Tensor CountingRows(int64_t rows, int64_t length);
 // head.
 std::optional<Tensor> PaddingMaskOf(const Tensor& attention_mask);
 
+// [B, H, Q, K] -> [B, min(Q, K)]: the main diagonal of head 0. nullopt = there is no head.
+std::optional<Tensor> HeadZeroDiagonal(const Tensor& tensor);
+
+// 1 for every element that is zero.
+std::vector<int64_t> ZeroFlags(const Tensor& tensor);
+
 // Rows first ... first + count - 1 of axis 0.
 Tensor TakeRows(const Tensor& tensor, int64_t first, int64_t count);
 

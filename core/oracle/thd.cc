@@ -32,6 +32,7 @@ struct Work {
 struct Chunk {
   Batch streams;
   std::vector<int64_t> columns;
+  Documents documents;  // none where padding is told by value
 };
 
 bool IsTokens(const Work& work, const Tensor& tensor) {
@@ -44,11 +45,11 @@ bool PositionsFit(const Work& work) {
   const std::vector<int64_t>& dims = work.batch.at("position_ids").dims;
   if (dims.size() == 2) return dims[0] == work.rows && dims[1] == work.row_len;
   const bool may_be_rope = dims.size() == 3 && !work.Cuts() && !work.Chunked();
-  return may_be_rope && dims[1] == work.rows && dims[2] == work.row_len;
+  return may_be_rope && dims[0] > 0 && dims[1] == work.rows && dims[2] == work.row_len;
 }
 
 // D5, D8. Where seq_lens is not sent, seq_lens_padded is ignored (5.3) and padding is told by value
-// (5.4): of ids that are integers, one a token, with a pad id to look for.
+// (5.4): of ids that are one number a token, with a pad id to look for that they can hold.
 bool LengthsFit(const Work& work) {
   if (work.Has("seq_lens")) {
     const auto padded = work.batch.find("seq_lens_padded");
@@ -56,8 +57,8 @@ bool LengthsFit(const Work& work) {
            (padded == work.batch.end() || AreLengths(padded->second, work.rows));
   }
   const Tensor& ids = work.batch.at("input_ids");
-  return !work.Cuts() && work.options.padding_token_id && !IsFloat(ids.dtype) &&
-         Flattened(ids).dims.size() == 1 && ids.dims.size() <= 3;
+  return !work.Cuts() && work.options.padding_token_id && Flattened(ids).dims.size() == 1 &&
+         (ids.dtype == "bool" || FillElement(*work.options.padding_token_id, ids.dtype));
 }
 
 // 5.6 slices every tensor on axis 0: there must be one. D5: no row is left over.
@@ -84,13 +85,35 @@ bool Accepts(Work& work) {
 
 // 5.4 without lengths: the pad ids are exactly a suffix of the stream. nullopt = they are not.
 std::optional<std::vector<int64_t>> PaddingMaskByValue(const Tensor& ids, int64_t pad_id) {
+  const int64_t size = ElementSize(ids.dtype);
+  const std::optional<Element> pad_element = FillElement(pad_id, ids.dtype);
+  const bool bool_pad_fits = ids.dtype != "bool" || pad_id == 0 || pad_id == 1;
   std::vector<int64_t> mask;
-  for (const int64_t id : Integers(ids)) {
-    const bool pad = id == pad_id;
+  for (size_t at = 0; at < ids.bytes.size(); at += size) {
+    Element id = {};
+    std::copy_n(ids.bytes.begin() + at, size, id.begin());
+    const bool equal = pad_id == 0 ? IsZero(id, ids.dtype) : id == pad_element;
+    const bool pad = bool_pad_fits && equal;
     if (!pad && !mask.empty() && mask.back() != 0) return std::nullopt;
     mask.push_back(pad);
   }
   return mask;
+}
+
+// T30: boundaries that came in would take the place of those that are not emitted, where the stream
+// is cut or in chunks. Refused unless they are the same.
+bool IncomingBoundariesFit(const Work& work, const std::vector<Documents>& chunks) {
+  if (!work.Has("cu_seqlens_padded") || (!work.Cuts() && !work.Chunked())) return true;
+  bool all_emitted = true;
+  for (const Documents& chunk : chunks) {
+    const auto& cup = chunk.cu_seqlens_padded;
+    all_emitted = all_emitted && cup && *cup != chunk.cu_seqlens;
+  }
+  if (all_emitted && !chunks.empty()) return true;
+  const Tensor& sent = work.batch.at("cu_seqlens_padded");
+  const bool integers = !IsFloat(sent.dtype) && sent.dtype != "bool";
+  return chunks.size() == 1 && !work.Chunked() && integers &&
+         Integers(sent) == chunks.front().cu_seqlens;
 }
 
 Tensor Boundaries(const std::vector<int64_t>& values) {
@@ -138,6 +161,7 @@ std::optional<Chunk> Convert(const Work& work, const RowRange& range) {
     EmitBoundaries(work, *documents, chunk.streams);
     mask = PaddingMaskOf(*documents, tokens);
     if (work.Cuts()) boundaries = Integers(chunk.streams["cu_seqlens"]);
+    chunk.documents = *documents;
   } else {
     mask = PaddingMaskByValue(chunk.streams["input_ids"], *work.options.padding_token_id);
     if (!mask) return std::nullopt;
@@ -200,6 +224,7 @@ Batch PassedThrough(const Work& work) {
   std::set<std::string> gone = {"seq_lens",     "seq_lens_padded", "input_ids", "labels",
                                 "position_ids", "padding_mask",    "cu_seqlens"};
   if (work.Cuts()) gone.insert({"attention_mask", "cu_seqlens_padded"});
+  if (work.Chunked()) gone.insert("_thd_local_indices");
   Batch out;
   for (const auto& [name, tensor] : work.batch) {
     if (!gone.contains(name)) out[name] = tensor;
@@ -226,6 +251,7 @@ std::optional<Shard> RestateThd(const Batch& batch, const Options& options, int6
   if (!Accepts(work)) return std::nullopt;
   const int64_t rows = work.rows / work.num_chunks;
   std::vector<Chunk> chunks;
+  std::vector<Documents> documents;
   Shard shard;
   for (int64_t c = 0; c < work.num_chunks; ++c) {
     const RowRange range = {.first_row = c * rows, .rows = rows, .row_len = work.row_len};
@@ -235,8 +261,10 @@ std::optional<Shard> RestateThd(const Batch& batch, const Options& options, int6
     for (const int64_t column : chunk->columns) {
       shard.columns.push_back(c * range.tokens() + column);
     }
+    documents.push_back(chunk->documents);
     chunks.push_back(*std::move(chunk));
   }
+  if (!IncomingBoundariesFit(work, documents)) return std::nullopt;
   shard.outputs = work.Chunked() ? StackedChunks(chunks) : std::move(chunks.front().streams);
   shard.outputs.merge(PassedThrough(work));
   if (!work.Chunked()) ReportIndices(work, shard);

@@ -146,8 +146,7 @@ int64_t IntegerOf(const Element& element, const std::string& dtype) {
   if (dtype == "i32") return Read<int32_t>(element);
   if (dtype == "i64") return Read<int64_t>(element);
   const double number = NumberOf(element, dtype);
-  if (std::isnan(number)) return 0;
-  return AsInteger(number, IntegerRange("i64")).value_or(number > 0 ? INT64_MAX : INT64_MIN);
+  return AsInteger(number, IntegerRange("i64")).value_or(INT64_MIN);
 }
 
 std::optional<Element> FillElement(const Value& value, const std::string& dtype) {

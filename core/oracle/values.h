@@ -23,8 +23,8 @@ bool IsFloat(const std::string& dtype);
 // -0.0 is zero, NaN is not.
 bool IsZero(const Element& element, const std::string& dtype);
 
-// The element as an integer: what a cast to int64 gives, floats truncated toward zero. The contract
-// leaves open what becomes of a float that is not within int64; it saturates, and NaN becomes 0.
+// The element as an integer: what a cast to int64 gives, floats truncated toward zero. A float that
+// is not within int64, NaN too, becomes the smallest one, as the reference's does on x86-64.
 int64_t IntegerOf(const Element& element, const std::string& dtype);
 
 // A fill value in a stream's dtype (contract 2.2). nullopt = out of range, which for bool and u8 is

@@ -59,16 +59,40 @@ absl::Status CheckInt32(const PackedLengths& lengths, const FlatRows& flat) {
       " of int32 cumulative lengths; send fewer rows, or more chunks"));
 }
 
+// The pad id as input_ids hold it, to be compared with them exactly.
+struct PadId {
+  bool floating = false;
+  int64_t integer = 0;
+  double number = 0;  // where input_ids are floating
+
+  bool IsAt(const ValueView& ids, int64_t i) const {
+    return floating ? ids.Number(i) == number : ids[i] == integer;
+  }
+  std::string IdAt(const ValueView& ids, int64_t i) const {
+    return floating ? absl::StrCat(ids.Number(i)) : absl::StrCat(ids[i]);
+  }
+};
+
+// InvalidArgument: they cannot.
+absl::StatusOr<PadId> PadIdOf(int64_t padding_token_id, DType dtype) {
+  PadId pad{IsFloating(dtype), padding_token_id};
+  if (dtype == DType::kBool) return pad;  // True is 1 alone
+  CPSHARD_ASSIGN_OR_RETURN(const Element element,
+                           ConvertFill(padding_token_id, dtype, "input_ids"));
+  pad.number = ValueView(dtype, {}, reinterpret_cast<const std::byte*>(&element.bits)).Number(0);
+  return pad;
+}
+
 // Where the padding of ids [begin, end) begins.
-absl::StatusOr<int64_t> FindPadding(const IntView& ids, int64_t begin, int64_t end,
-                                    int64_t padding_token_id) {
+absl::StatusOr<int64_t> FindPadding(const ValueView& ids, int64_t begin, int64_t end,
+                                    const PadId& pad) {
   int64_t first = begin;
-  while (first < end && ids[first] != padding_token_id) ++first;
+  while (first < end && !pad.IsAt(ids, first)) ++first;
   for (int64_t i = first; i < end; ++i) {
-    if (ids[i] == padding_token_id) continue;
+    if (pad.IsAt(ids, i)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("stream 'input_ids': padding_token_id ", padding_token_id, " at token ", first,
-                     " is followed by ", ids[i], " at token ", i,
+        absl::StrCat("stream 'input_ids': padding_token_id ", pad.integer, " at token ", first,
+                     " is followed by ", pad.IdAt(ids, i), " at token ", i,
                      ", so it is content too and does not tell the padding; send 'seq_lens'"));
   }
   return first;
@@ -87,6 +111,11 @@ absl::StatusOr<FlatRows> FlatRowsOf(const BatchSpec& spec, int64_t num_chunks) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(*primary), " has no tokens: B = ", flat.rows.rows,
                      ", S = ", flat.rows.length, "; a packed batch needs one at least"));
+  }
+  if (flat.num_chunks > kMaxChunks) {
+    return absl::InvalidArgumentError(absl::StrCat("num_chunks is ", flat.num_chunks, "; at most ",
+                                                   kMaxChunks,
+                                                   " micro-batches are made of a batch"));
   }
   if (flat.rows.rows % flat.num_chunks != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -140,7 +169,7 @@ absl::StatusOr<std::vector<ConvertedChunk>> ConvertByValue(const PlanValues& val
                                                            std::optional<int64_t> padding_token_id,
                                                            const FlatRows& flat) {
   const TensorSpec& primary = *flat.rows.primary;
-  if (IsFloating(primary.dtype) || NumElements(primary) != flat.tokens) {
+  if (NumElements(primary) != flat.tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
         "without 'seq_lens' padding is found by comparing ids, which ", Describe(primary),
         " does not hold; send 'seq_lens' [", flat.rows.rows, ", n]"));
@@ -150,13 +179,13 @@ absl::StatusOr<std::vector<ConvertedChunk>> ConvertByValue(const PlanValues& val
         "without 'seq_lens' padding is found by comparing ids with padding_token_id, which was "
         "not given; send 'seq_lens', or set it");
   }
-  const IntView& ids = values.at("input_ids");
+  CPSHARD_ASSIGN_OR_RETURN(const PadId pad, PadIdOf(*padding_token_id, primary.dtype));
+  const ValueView& ids = values.at("input_ids");
   std::vector<ConvertedChunk> chunks(flat.num_chunks);
   for (int64_t c = 0; c < flat.num_chunks; ++c) {
     const int64_t begin = c * flat.chunk_tokens();
     const int64_t end = begin + flat.chunk_tokens();
-    CPSHARD_ASSIGN_OR_RETURN(const int64_t padding,
-                             FindPadding(ids, begin, end, *padding_token_id));
+    CPSHARD_ASSIGN_OR_RETURN(const int64_t padding, FindPadding(ids, begin, end, pad));
     AppendSegment(chunks[c].padding, 0, padding - begin);
     AppendSegment(chunks[c].padding, 1, end - padding);
   }
@@ -164,6 +193,13 @@ absl::StatusOr<std::vector<ConvertedChunk>> ConvertByValue(const PlanValues& val
 }
 
 absl::Status FlatStreams::CutTokens(absl::string_view name, std::optional<DType> cast) {
+  CPSHARD_ASSIGN_OR_RETURN(StreamPlan stream, TokensOf(name, cast));
+  outputs_.Add(std::move(stream));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StreamPlan> FlatStreams::TokensOf(absl::string_view name,
+                                                 std::optional<DType> cast) const {
   CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* tensor, Require(spec_, name));
   const std::vector<int64_t>& dims = tensor->dims;
   const TokenRows& rows = flat_.rows;
@@ -175,8 +211,7 @@ absl::Status FlatStreams::CutTokens(absl::string_view name, std::optional<DType>
   const int64_t per_token = Product(absl::MakeConstSpan(dims).subspan(2));
   std::vector<int64_t> flat = {flat_.tokens};
   if (per_token != 1) flat.push_back(per_token);
-  outputs_.Add(Viewed(*tensor, std::move(flat), 0, cast));
-  return absl::OkStatus();
+  return Viewed(*tensor, std::move(flat), 0, cast);
 }
 
 absl::Status FlatStreams::CutPositions(std::optional<DType> cast, bool three_axes) {
@@ -186,11 +221,11 @@ absl::Status FlatStreams::CutPositions(std::optional<DType> cast, bool three_axe
   if (dims.size() == 3 && !three_axes) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(*tensor),
-                     " has three axes, which this layout takes only whole, at "
+                     " has three axes, which document_head_tail takes, and thd and mimo at "
                      "cp_size 1 and in one chunk; send [",
                      rows.rows, ", ", rows.length, "]"));
   }
-  if (dims.size() == 3 && dims[1] == rows.rows && dims[2] == rows.length) {
+  if (dims.size() == 3 && dims[0] > 0 && dims[1] == rows.rows && dims[2] == rows.length) {
     outputs_.Add(Viewed(*tensor, {dims[0], 1, flat_.tokens}, 2, cast));
     return absl::OkStatus();
   }
@@ -214,30 +249,44 @@ void FlatStreams::EmitPaddingMask(const std::vector<ConvertedChunk>& chunks) {
 void FlatStreams::EmitLengths(const std::vector<ConvertedChunk>& chunks) {
   outputs_.Drop("cu_seqlens");  // one that came in is replaced, by nothing too (contract 5.3)
   if (chunks.front().lengths.real.empty()) return;
-  std::vector<std::vector<int64_t>> real, boundaries;
-  std::vector<int64_t> longest;
+  std::vector<const std::vector<int64_t>*> real, boundaries;
   bool any_padded = false;
   for (const ConvertedChunk& chunk : chunks) {
-    real.push_back(chunk.lengths.real);
-    boundaries.push_back(chunk.lengths.boundaries());
+    real.push_back(&chunk.lengths.real);
+    boundaries.push_back(&chunk.lengths.boundaries());
     any_padded = any_padded || !chunk.lengths.padded.empty();
-    longest.push_back(MaxSeqlen(chunk.lengths.real));
   }
-  EmitCumulative("cu_seqlens", std::move(real));
-  if (any_padded) EmitCumulative("cu_seqlens_padded", std::move(boundaries));
+  EmitCumulative("cu_seqlens", real);
+  if (any_padded) EmitCumulative("cu_seqlens_padded", boundaries);
+  EmitMaxSeqlen(real);
+}
+
+void FlatStreams::EmitBoundaries(const std::vector<ConvertedChunk>& chunks) {
+  outputs_.Drop("cu_seqlens_padded");
+  std::vector<const std::vector<int64_t>*> boundaries;
+  for (const ConvertedChunk& chunk : chunks) boundaries.push_back(&chunk.lengths.boundaries());
+  EmitCumulative("cu_seqlens", boundaries);
+  EmitMaxSeqlen(boundaries);
+}
+
+void FlatStreams::EmitMaxSeqlen(const std::vector<const std::vector<int64_t>*>& rows) {
+  std::vector<int64_t> longest;
+  for (const std::vector<int64_t>* row : rows) longest.push_back(MaxSeqlen(*row));
   const bool stacked = flat_.num_chunks > 1;
   EmitLiteral("max_seqlen",
               stacked ? std::vector<int64_t>{flat_.num_chunks} : std::vector<int64_t>{},
               std::move(longest));
 }
 
-void FlatStreams::EmitCumulative(absl::string_view name, std::vector<std::vector<int64_t>> rows) {
+void FlatStreams::EmitCumulative(absl::string_view name,
+                                 const std::vector<const std::vector<int64_t>*>& rows) {
   size_t width = 0;
-  for (const std::vector<int64_t>& row : rows) width = std::max(width, row.size());
+  for (const std::vector<int64_t>* row : rows) width = std::max(width, row->size());
   std::vector<int64_t> values;
-  for (std::vector<int64_t>& row : rows) {
-    row.resize(width, kNoDocument);
-    values.insert(values.end(), row.begin(), row.end());
+  values.reserve(width * rows.size());
+  for (const std::vector<int64_t>* row : rows) {
+    values.insert(values.end(), row->begin(), row->end());
+    values.resize(values.size() + width - row->size(), kNoDocument);
   }
   std::vector<int64_t> dims = {static_cast<int64_t>(width)};
   if (flat_.num_chunks > 1) dims.insert(dims.begin(), flat_.num_chunks);
@@ -254,7 +303,7 @@ void FlatStreams::EmitLiteral(absl::string_view name, std::vector<int64_t> dims,
 }
 
 void FlatStreams::EmitIndices(absl::string_view name, DType dtype) {
-  StreamPlan stream = GeneratedTokens(name, dtype, flat_.tokens, {{0, 1, flat_.tokens}});
+  StreamPlan stream = GeneratedTokens(name, dtype, flat_.tokens, {{0, 1, flat_.chunk_tokens()}});
   std::get<Generated>(stream.value.from).over_padded_columns = true;
   outputs_.Add(std::move(stream));
 }

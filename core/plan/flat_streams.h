@@ -25,8 +25,11 @@ struct FlatRows {
   int64_t chunk_tokens() const { return tokens / num_chunks; }  // T_c
 };
 
+// Micro-batches of a batch: each has a layout of its own.
+inline constexpr int64_t kMaxChunks = 4096;
+
 // InvalidArgument: the batch has no input_ids [B, S, ...]; T is 0 or beyond int64; B is not
-// divisible by num_chunks (below 2 acts as 1).
+// divisible by num_chunks (below 2 acts as 1), or that is over kMaxChunks.
 absl::StatusOr<FlatRows> FlatRowsOf(const BatchSpec& spec, int64_t num_chunks);
 
 // The layout of chunk `chunk`, without partition and report.
@@ -50,8 +53,8 @@ absl::StatusOr<std::vector<ConvertedChunk>> ConvertByLengths(const PackedLengths
                                                              const FlatRows& flat, int64_t pieces);
 
 // ... where none were sent, by value: padding is what equals the pad id, and must be all of a
-// chunk's tail and nothing else. InvalidArgument: it is not, the pad id was not given, or input_ids
-// are not integers of [B, S].
+// chunk's tail and nothing else. InvalidArgument: it is not, the pad id was not given or is none of
+// the dtype's, or input_ids are not of [B, S].
 absl::StatusOr<std::vector<ConvertedChunk>> ConvertByValue(const PlanValues& values,
                                                            std::optional<int64_t> padding_token_id,
                                                            const FlatRows& flat);
@@ -66,6 +69,9 @@ class FlatStreams {
   // converted to `cast` where given. InvalidArgument: it is not there, or of another shape.
   absl::Status CutTokens(absl::string_view name, std::optional<DType> cast);
 
+  // That stream, not added.
+  absl::StatusOr<StreamPlan> TokensOf(absl::string_view name, std::optional<DType> cast) const;
+
   // The same for position_ids; three axes [n, B, S] become [n, 1, T] where `three_axes` allows it.
   absl::Status CutPositions(std::optional<DType> cast, bool three_axes);
 
@@ -75,13 +81,18 @@ class FlatStreams {
   void EmitPaddingMask(const std::vector<ConvertedChunk>& chunks);
   void EmitLengths(const std::vector<ConvertedChunk>& chunks);
 
+  // The same where the padded lengths are all that ranks are told (contract 4.7 step 4): the
+  // boundaries of each chunk as its cu_seqlens, and no cu_seqlens_padded.
+  void EmitBoundaries(const std::vector<ConvertedChunk>& chunks);
+
   // The index of every local slot, [T] before the cut.
   void EmitIndices(absl::string_view name, DType dtype);
 
   Outputs& outputs() { return outputs_; }
 
  private:
-  void EmitCumulative(absl::string_view name, std::vector<std::vector<int64_t>> rows);
+  void EmitCumulative(absl::string_view name, const std::vector<const std::vector<int64_t>*>& rows);
+  void EmitMaxSeqlen(const std::vector<const std::vector<int64_t>*>& rows);
   void EmitLiteral(absl::string_view name, std::vector<int64_t> dims, std::vector<int64_t> values);
 
   const BatchSpec& spec_;

@@ -47,15 +47,15 @@ void Outputs::AddScalar(absl::string_view name, std::vector<Scalar> values) {
 void Outputs::MoveInto(ShardPlan& plan) {
   plan.streams = InOrder(std::move(streams_), spec_.tensors, taken_,
                          [&](const TensorSpec& tensor, std::vector<StreamPlan>& streams) {
-                           if (drops_other_tensors_) return;
+                           if (drops_others_) return;
                            StreamPlan stream{tensor.name, tensor.dtype, tensor.dims};
                            stream.value.from = ViewOf{tensor.name};
                            stream.extent = Extent::kWhole;
                            streams.push_back(std::move(stream));
                          });
   plan.scalars = InOrder(std::move(scalars_), spec_.scalars, taken_,
-                         [](const ScalarEntry& scalar, std::vector<ScalarPlan>& scalars) {
-                           scalars.push_back({scalar.name, {scalar.value}});
+                         [&](const ScalarEntry& scalar, std::vector<ScalarPlan>& scalars) {
+                           if (!drops_others_) scalars.push_back({scalar.name, {scalar.value}});
                          });
 }
 

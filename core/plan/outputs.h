@@ -24,8 +24,8 @@ class Outputs {
   void Add(StreamPlan stream);
   void AddScalar(absl::string_view name, std::vector<Scalar> values);  // ScalarPlan::values
 
-  // Tensors that nobody named are dropped.
-  void DropOtherTensors() { drops_other_tensors_ = true; }
+  // Entries that nobody named are dropped.
+  void DropOthers() { drops_others_ = true; }
 
   // Moves them into the plan: streams and scalars in the order of the batch, new ones last.
   void MoveInto(ShardPlan& plan);
@@ -35,7 +35,7 @@ class Outputs {
   std::set<std::string, std::less<>> taken_;
   std::vector<StreamPlan> streams_;
   std::vector<ScalarPlan> scalars_;
-  bool drops_other_tensors_ = false;
+  bool drops_others_ = false;
 };
 
 }  // namespace cpshard

@@ -13,8 +13,8 @@ namespace {
 constexpr absl::string_view kReal = "seq_lens";
 constexpr absl::string_view kPadded = "seq_lens_padded";
 
-absl::StatusOr<IntView> Lengths(absl::string_view name, const BatchSpec& spec,
-                                const PlanValues& values, const TokenRows& rows) {
+absl::StatusOr<ValueView> Lengths(absl::string_view name, const BatchSpec& spec,
+                                  const PlanValues& values, const TokenRows& rows) {
   const TensorSpec* tensor = spec.FindTensor(name);
   if (tensor == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -22,9 +22,9 @@ absl::StatusOr<IntView> Lengths(absl::string_view name, const BatchSpec& spec,
   }
   const std::string stream =
       absl::StrCat("stream '", name, "' ", DTypeName(tensor->dtype), DimsString(tensor->dims));
-  if (!IsInteger(tensor->dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(stream, " holds lengths of documents; send integers"));
+  if (!IsInteger(tensor->dtype) || ItemSize(tensor->dtype) < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        stream, " holds lengths of documents; send i16, i32 or i64, which can hold ", kNoDocument));
   }
   const bool fits = tensor->dims.size() == 2 ? tensor->dims[0] == rows.rows
                                              : tensor->dims.size() == 1 && rows.rows == 1;
@@ -34,17 +34,18 @@ absl::StatusOr<IntView> Lengths(absl::string_view name, const BatchSpec& spec,
                                                    ", n], unused places ", kNoDocument));
   }
   const int64_t ranks = spec.num_ranks();
-  if (NumElements(*tensor) > kMaxDocumentsTimesRanks / ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(stream, " has ", NumElements(*tensor), " entries for ", ranks,
-                     " ranks; their product may be ", kMaxDocumentsTimesRanks,
-                     ": send fewer documents in a batch, or fewer unused places"));
+  const int64_t entries = std::max(NumElements(*tensor), rows.rows);
+  if (entries > kMaxDocumentsTimesRanks / ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        stream, " has ", NumElements(*tensor), " entries in ", rows.rows, " rows for ", ranks,
+        " ranks; entries, or rows, times ranks may be ", kMaxDocumentsTimesRanks,
+        ": send fewer documents in a batch, or fewer unused places"));
   }
   return values.at(std::string(name));
 }
 
 // The lengths of a row of `view`, [rows, n] or [n].
-int64_t Width(const IntView& view) { return view.dims().back(); }
+int64_t Width(const ValueView& view) { return view.dims().back(); }
 
 absl::Status Negative(absl::string_view name, int64_t row, int64_t entry, int64_t length) {
   return absl::InvalidArgumentError(
@@ -54,6 +55,19 @@ absl::Status Negative(absl::string_view name, int64_t row, int64_t entry, int64_
 
 size_t DocumentsBefore(const PackedRows& rows, int64_t row) {
   return row == 0 ? 0 : rows.row_ends[row - 1];
+}
+
+// The lengths of a row without its unused places.
+absl::Status ReadRow(absl::string_view name, const ValueView& view, int64_t row,
+                     std::vector<int64_t>& lengths) {
+  lengths.reserve(Width(view));
+  for (int64_t i = 0; i < Width(view); ++i) {
+    const int64_t length = view[row * Width(view) + i];
+    if (length == kNoDocument) continue;
+    if (length < 0) return Negative(name, row, i, length);
+    lengths.push_back(length);
+  }
+  return absl::OkStatus();
 }
 
 // `row` counts from rows.first_row on.
@@ -66,12 +80,13 @@ absl::Status WrongSum(const PackedRows& rows, const PackedLengths& lengths, int6
           ? "documents must fill their row: pad its last one to the end of it, and the tokens too"
           : "documents must fill their row: list one, of real length 0 if it is all padding, or "
             "leave the row out";
-  return absl::InvalidArgumentError(absl::StrCat(
-      "stream '", lengths.padded_name(), "' row ", rows.first_row + row, ": its lengths sum to ",
-      sum, sum > length ? ", more than S = " : ", not S = ", length, "; ", way_out));
+  return absl::InvalidArgumentError(
+      absl::StrCat("stream '", lengths.padded_name(), "' row ", rows.first_row + row,
+                   ": its lengths sum to ", sum == INT64_MAX ? "at least " : "", sum,
+                   sum > length ? ", more than S = " : ", not S = ", length, "; ", way_out));
 }
 
-// Sum of the padded lengths of a row, at most int64's largest.
+// Sum of the padded lengths of a row; beyond 64 bits int64's largest.
 int64_t RowSum(const PackedRows& rows, int64_t row) {
   int64_t sum = 0;
   for (size_t i = DocumentsBefore(rows, row); i < rows.row_ends[row]; ++i) {
@@ -114,22 +129,22 @@ std::vector<std::string> PackedLengths::Needs(const BatchSpec& spec) {
 absl::StatusOr<PackedLengths> PackedLengths::Of(const BatchSpec& spec, const PlanValues& values,
                                                 const TokenRows& rows) {
   PackedLengths lengths;
-  if (!spec.Has(kReal)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the batch has no 'seq_lens': the lengths of its documents, [", rows.rows,
-                     ", n], are needed"));
+  if (spec.Has(kReal)) {
+    CPSHARD_ASSIGN_OR_RETURN(lengths.real_, Lengths(kReal, spec, values, rows));
   }
-  CPSHARD_ASSIGN_OR_RETURN(lengths.real_, Lengths(kReal, spec, values, rows));
   if (spec.Has(kPadded)) {
     CPSHARD_ASSIGN_OR_RETURN(lengths.padded_, Lengths(kPadded, spec, values, rows));
   }
-  return lengths;
+  if (lengths.real_ || lengths.padded_) return lengths;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the batch has no 'seq_lens': the lengths of its documents, [", rows.rows,
+                   ", n], are needed"));
 }
 
 absl::StatusOr<PackedRows> PackedLengths::Rows(int64_t first, int64_t count) const {
   PackedRows rows;
   rows.first_row = first;
-  rows.documents.reserve(count * Width(real_));
+  rows.documents.reserve(count * Width(real_ ? *real_ : *padded_));
   for (int64_t row = first; row < first + count; ++row) {
     CPSHARD_RETURN_IF_ERROR(AppendRow(row, rows.documents));
     rows.row_ends.push_back(rows.documents.size());
@@ -138,34 +153,22 @@ absl::StatusOr<PackedRows> PackedLengths::Rows(int64_t first, int64_t count) con
 }
 
 absl::Status PackedLengths::AppendRow(int64_t row, std::vector<Document>& documents) const {
-  const size_t begin = documents.size();
-  for (int64_t i = 0; i < Width(real_); ++i) {
-    const int64_t length = real_[row * Width(real_) + i];
-    if (length == kNoDocument) continue;
-    if (length < 0) return Negative(kReal, row, i, length);
-    documents.push_back({length, length});
+  std::vector<int64_t> real, padded;
+  if (real_) CPSHARD_RETURN_IF_ERROR(ReadRow(kReal, *real_, row, real));
+  if (padded_) CPSHARD_RETURN_IF_ERROR(ReadRow(kPadded, *padded_, row, padded));
+  if (real_ && padded_ && real.size() != padded.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "row ", row, ": 'seq_lens' has ", real.size(), " documents, 'seq_lens_padded' has ",
+        padded.size(), "; both must list the same documents, unused places ", kNoDocument));
   }
-  if (!padded_) return absl::OkStatus();
-  size_t at = begin;
-  for (int64_t i = 0; i < Width(*padded_); ++i) {
-    const int64_t length = (*padded_)[row * Width(*padded_) + i];
-    if (length == kNoDocument) continue;
-    if (length < 0) return Negative(kPadded, row, i, length);
-    if (at < documents.size()) documents[at].padded = length;
-    ++at;
-  }
-  if (at != documents.size()) {
+  const std::vector<int64_t>& own = real_ ? real : padded;
+  const std::vector<int64_t>& wide = padded_ ? padded : real;
+  for (size_t i = 0; i < own.size(); ++i) {
+    documents.push_back({own[i], wide[i]});
+    if (own[i] <= wide[i]) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("row ", row, ": 'seq_lens' has ", documents.size() - begin,
-                     " documents, 'seq_lens_padded' has ", at - begin,
-                     "; both must list the same documents, unused places ", kNoDocument));
-  }
-  for (at = begin; at < documents.size(); ++at) {
-    const Document& document = documents[at];
-    if (document.real <= document.padded) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("row ", row, ": document ", at - begin, " has real length ", document.real,
-                     " in 'seq_lens', over its padded length ", document.padded,
+        absl::StrCat("row ", row, ": document ", i, " has real length ", own[i],
+                     " in 'seq_lens', over its padded length ", wide[i],
                      " in 'seq_lens_padded'; a padded length counts the real tokens too"));
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 // Lengths of the documents that rows are packed with, as the streams seq_lens and seq_lens_padded
-// state them (contract 5.1, 5.3, 5.7, decisions D5 and D8). Used by layouts/*.cc only.
+// state them (contract 5.1, 5.3, 5.7, decisions D5 and D8). Used by layouts/*.cc and what
+// they share.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +9,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/plan/int_view.h"
 #include "core/plan/spec.h"
 #include "core/plan/token_rows.h"
+#include "core/plan/value_view.h"
 
 namespace cpshard {
 
 inline constexpr int64_t kNoDocument = -1000;  // the sentinel: an unused place in a row's lengths
 
-// Entries of lengths times ranks. What a plan of packed rows takes in memory grows with both.
+// Entries of lengths, or rows where there are more of them, times ranks. What a plan of packed rows
+// takes in memory grows with all of them.
 inline constexpr int64_t kMaxDocumentsTimesRanks = int64_t{1} << 22;
 
-// `real` tokens and then padding, `padded` columns in all. Both may be 0.
+// `real` tokens and then padding, `padded` columns in all. Both may be 0. Where only one of the two
+// was sent, both are that.
 struct Document {
   int64_t real = 0, padded = 0;
   friend bool operator==(const Document&, const Document&) = default;
@@ -40,15 +43,15 @@ class PackedLengths {
   static std::vector<std::string> Needs(const BatchSpec& spec);
 
   // Precondition: `values` holds what Needs named; it must outlive the object. InvalidArgument:
-  // seq_lens is not there; a stream of lengths is not of an integer dtype, or not [B, n] (of one
-  // row [n] will do), or has more entries than a plan can take.
+  // neither stream is there; one is not i16, i32 or i64 (narrower ones cannot hold the sentinel:
+  // the reference would take another number for it), or not [B, n] (of one row [n] will do), or has
+  // more entries or rows than a plan can take.
   static absl::StatusOr<PackedLengths> Of(const BatchSpec& spec, const PlanValues& values,
                                           const TokenRows& rows);
 
-  // The documents of rows first ... first+count-1; where no padded lengths were sent they are the
-  // real ones. InvalidArgument, naming stream, row and numbers: a negative length other than the
-  // sentinel, unequal counts of real and padded lengths in a row, a real length over its padded
-  // one.
+  // The documents of rows first ... first+count-1. InvalidArgument, naming stream, row and numbers:
+  // a negative length other than the sentinel, unequal counts of real and padded lengths in a row,
+  // a real length over its padded one.
   absl::StatusOr<PackedRows> Rows(int64_t first, int64_t count) const;
 
   // "seq_lens_padded", or "seq_lens" where none were sent: what says how wide documents are.
@@ -58,8 +61,7 @@ class PackedLengths {
  private:
   absl::Status AppendRow(int64_t row, std::vector<Document>& documents) const;
 
-  IntView real_;
-  std::optional<IntView> padded_;
+  std::optional<ValueView> real_, padded_;  // one of them at least
 };
 
 // Whether the documents of the last row must reach its end.

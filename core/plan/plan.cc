@@ -10,7 +10,7 @@
 namespace cpshard {
 namespace {
 
-// Bytes of the stream with so many columns, checked; one as sent keeps its own.
+// Bytes of the stream with so many columns, checked; a whole one keeps its own.
 absl::StatusOr<int64_t> CheckedBytes(const StreamPlan& stream, int64_t columns) {
   int64_t bytes = ItemSize(stream.dtype);
   for (size_t i = 0; i < stream.dims.size(); ++i) {
@@ -27,10 +27,10 @@ struct Columns {
   std::optional<int64_t> total;  // nullopt: beyond int64
 };
 
-Columns ColumnsOf(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
+Columns ColumnsOf(absl::Span<const LayoutPlan> layouts, absl::Span<const int64_t> ranks) {
   Columns columns{0, 0};
   for (int64_t rank : ranks) {
-    const int64_t length = LocalSlots(plan, rank);
+    const int64_t length = LocalSlots(layouts, rank);
     columns.most = std::max(columns.most, length);
     if (columns.total && __builtin_add_overflow(*columns.total, length, &*columns.total)) {
       columns.total.reset();
@@ -76,20 +76,33 @@ absl::string_view ExtentName(Extent extent) {
   return "?";
 }
 
+absl::Span<const LayoutPlan> LayoutsOf(const ShardPlan& plan, const StreamPlan& stream) {
+  if (stream.layout == kTokens) return plan.chunks;
+  return {&plan.others[stream.layout], 1};
+}
+
+bool IsPlainView(const StreamPlan& stream, DType source_dtype) {
+  const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
+  return view != nullptr && view->how != ViewOf::How::kHeadZeroDiagonal &&
+         stream.value.op == Op::kNone && stream.dtype == source_dtype;
+}
+
 TensorSpec OutputSpec(const ShardPlan& plan, const StreamPlan& stream, int64_t rank) {
   TensorSpec output{stream.name, stream.dtype, stream.dims};
   if (stream.extent == Extent::kWhole) return output;
-  const LayoutPlan& layout = plan.chunks.front();
+  const absl::Span<const LayoutPlan> layouts = LayoutsOf(plan, stream);
+  const LayoutPlan& layout = layouts.front();
   output.dims[stream.axis] =
       stream.extent == Extent::kLocal ? layout.LocalLen(rank) : layout.padded_len;
-  if (plan.stacked()) {
-    output.dims.insert(output.dims.begin(), static_cast<int64_t>(plan.chunks.size()));
+  if (layouts.size() > 1) {
+    output.dims.insert(output.dims.begin(), static_cast<int64_t>(layouts.size()));
   }
   return output;
 }
 
 int OutputAxis(const ShardPlan& plan, const StreamPlan& stream) {
-  return stream.axis + (plan.stacked() && stream.extent != Extent::kWhole ? 1 : 0);
+  const bool stacked = stream.extent != Extent::kWhole && LayoutsOf(plan, stream).size() > 1;
+  return stream.axis + (stacked ? 1 : 0);
 }
 
 std::vector<ScalarEntry> ScalarsOf(const ShardPlan& plan, int64_t rank) {
@@ -98,9 +111,9 @@ std::vector<ScalarEntry> ScalarsOf(const ShardPlan& plan, int64_t rank) {
   return entries;
 }
 
-int64_t LocalSlots(const ShardPlan& plan, int64_t rank) {
+int64_t LocalSlots(absl::Span<const LayoutPlan> layouts, int64_t rank) {
   int64_t slots = 0;
-  for (const LayoutPlan& layout : plan.chunks) slots += layout.LocalLen(rank);
+  for (const LayoutPlan& layout : layouts) slots += layout.LocalLen(rank);
   return slots;
 }
 
@@ -112,10 +125,12 @@ absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<con
       return OverLimit("shards", plan, ranks.size(), limits);
   }
   if (ranks.empty()) return total;
-  const Columns columns = ColumnsOf(plan, ranks);
+  const Columns of_tokens = ColumnsOf(plan.chunks, ranks);
   const int64_t padded_len = plan.chunks.empty() ? 0 : plan.chunks.front().padded_len;
   for (const StreamPlan& stream : plan.streams) {
     const bool local = stream.extent == Extent::kLocal;
+    const Columns columns =
+        stream.layout == kTokens ? of_tokens : ColumnsOf(LayoutsOf(plan, stream), ranks);
     const absl::StatusOr<int64_t> bytes =
         local ? CheckedLocalBytes(stream, columns) : CheckedBytes(stream, padded_len);
     if (!bytes.ok() || *bytes > limits.max_batch_bytes - total) {
@@ -150,6 +165,19 @@ absl::StatusOr<int64_t> CheckedLayoutBytes(const ShardPlan& plan, absl::Span<con
     if (values > most) return OverLimit("layouts", plan, ranks.size(), limits);
   }
   return values * kItem;
+}
+
+int64_t DerivedBytes(const ShardPlan& plan, const BatchSpec& spec) {
+  int64_t bytes = 0;
+  for (const StreamPlan& stream : plan.streams) {
+    const ViewOf* view = std::get_if<ViewOf>(&stream.value.from);
+    const TensorSpec* source = view == nullptr ? nullptr : spec.FindTensor(view->source);
+    if (source == nullptr || IsPlainView(stream, source->dtype)) continue;
+    const bool diagonal = view->how == ViewOf::How::kHeadZeroDiagonal;
+    const int64_t elements = diagonal ? Product(stream.dims) : NumElements(*source);
+    bytes += elements * ItemSize(stream.dtype);
+  }
+  return bytes;
 }
 
 std::string ToString(const ShardPlan& plan) {

@@ -72,6 +72,10 @@ struct ViewOf {
   };
   std::string source;
   How how = How::kColumns;
+  // Column i of the view is column columns[row].At(i) of what is seen, fill where that is none
+  // (tokens shifted within their documents); size source_len each. Empty: as they stand; 1 entry:
+  // all rows alike. The stream's fill stands there too: a constant.
+  std::vector<IndexMap> columns;
   friend bool operator==(const ViewOf&, const ViewOf&) = default;
 };
 
@@ -125,10 +129,13 @@ struct Fill {
 enum class Extent {
   kLocal,   // its own slots
   kPadded,  // all padded columns
-  kWhole,   // not cut, every rank holds the same bytes: the caller's tensor untouched, or a literal
+  kWhole,   // not cut, every rank holds the same bytes: the caller's tensor, one made of it element
+            // by element, or a literal
 };
 
 absl::string_view ExtentName(Extent extent);  // "local", "padded", "whole"
+
+inline constexpr int kTokens = -1;
 
 // One output stream.
 struct StreamPlan {
@@ -141,6 +148,8 @@ struct StreamPlan {
   Expression value;
   Fill fill;
   Extent extent = Extent::kLocal;
+  int layout =
+      kTokens;  // whose columns they are: kTokens the plan's chunks', else others[layout]'s
   friend bool operator==(const StreamPlan&, const StreamPlan&) = default;
 };
 
@@ -159,6 +168,13 @@ struct ScalarPlan {
   friend bool operator==(const ScalarPlan&, const ScalarPlan&) = default;
 };
 
+// Of options that name a model: the layout that the facts resolved to, and why (contract 3.2).
+struct Choice {
+  std::string layout;
+  std::string reason;
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+
 // Several chunks are micro-batches of one batch (contract 5.6). Chunk c places a window of the
 // source columns; padded_len and the local lengths are the same in all of them. What is cut has its
 // sequence axis first, [T, ...], and comes out stacked, [C, L, ...]; such a plan has no kPadded
@@ -166,14 +182,26 @@ struct ScalarPlan {
 struct ShardPlan {
   std::optional<int64_t> cp_size;
   std::vector<LayoutPlan> chunks;  // normally 1; more: one each; none: no layout is reported
+  std::vector<LayoutPlan> others;  // of streams whose columns are no tokens; nothing is reported
   std::vector<StreamPlan> streams;
   std::vector<ScalarPlan> scalars;
   std::vector<Notice> notices;
+  std::optional<Choice> choice;
+  // Columns that packed rows need by themselves, without min_padded_len: the maximum of it over a
+  // job's groups is what each is to be given as min_padded_len (contract D14). Of layouts that take
+  // min_padded_len.
+  std::optional<int64_t> row_need;
 
   int64_t num_ranks() const { return cp_size.value_or(1); }
   bool stacked() const { return chunks.size() > 1; }
   friend bool operator==(const ShardPlan&, const ShardPlan&) = default;
 };
+
+// The layouts that the stream's columns go by: one, or one per chunk.
+absl::Span<const LayoutPlan> LayoutsOf(const ShardPlan& plan, const StreamPlan& stream);
+
+// Whether the stream's elements are those of its source as they stand: nothing is computed.
+bool IsPlainView(const StreamPlan& stream, DType source_dtype);
 
 // Name, dtype and shape of `stream` as rank `rank` receives it.
 TensorSpec OutputSpec(const ShardPlan& plan, const StreamPlan& stream, int64_t rank);
@@ -184,8 +212,8 @@ int OutputAxis(const ShardPlan& plan, const StreamPlan& stream);
 // The non-tensor entries that rank `rank` receives.
 std::vector<ScalarEntry> ScalarsOf(const ShardPlan& plan, int64_t rank);
 
-// Local slots of a rank, over all chunks.
-int64_t LocalSlots(const ShardPlan& plan, int64_t rank);
+// Local slots of a rank, over all of `layouts`.
+int64_t LocalSlots(absl::Span<const LayoutPlan> layouts, int64_t rank);
 
 // Bytes of the shards of `ranks`; a stream that every rank holds whole counts once.
 // InvalidArgument, naming what made the padding, when that is over limits.max_batch_bytes or
@@ -197,6 +225,10 @@ absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<con
 // indices, the positions once. Errors as above.
 absl::StatusOr<int64_t> CheckedLayoutBytes(const ShardPlan& plan, absl::Span<const int64_t> ranks,
                                            const Limits& limits);
+
+// Bytes of the streams that are computed from others before they are cut: each once, whatever ranks
+// are asked for. Precondition: the plan is of this spec, which passed ValidateSpec.
+int64_t DerivedBytes(const ShardPlan& plan, const BatchSpec& spec);
 
 // A few lines for people: layouts, maps and streams.
 std::string ToString(const ShardPlan& plan);

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/plan/int_view.h"
 #include "core/plan/plan.h"
 #include "core/plan/spec.h"
+#include "core/plan/value_view.h"
 
 namespace cpshard {
 

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/plan/partition.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
@@ -75,6 +76,23 @@ absl::Status RequireExtras(const BatchSpec& spec, const std::vector<ExtraStream>
   return absl::OkStatus();
 }
 
+ShardPlan PlanWhole(const BatchSpec& spec) {
+  ShardPlan plan;
+  plan.cp_size = spec.cp_size;
+  Outputs(spec).MoveInto(plan);
+  // inputs_embeds decides when both are there; a primary without a sequence axis: no layout.
+  const TensorSpec* primary = spec.FindTensor("inputs_embeds");
+  if (!spec.Has("inputs_embeds")) primary = spec.FindTensor("input_ids");
+  if (primary == nullptr || primary->dims.size() < 2) return plan;
+  const int64_t length = primary->dims[1];
+  LayoutPlan layout = TailPadded({primary, primary->dims[0], length}, length);
+  layout.partition = WholePartition(length, spec.num_ranks());
+  layout.report.original_seq_len = length;
+  layout.report.padded_seq_len = length;
+  plan.chunks.push_back(std::move(layout));
+  return plan;
+}
+
 LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len) {
   LayoutPlan layout;
   layout.rows = rows.rows;
@@ -86,8 +104,12 @@ LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len) {
   return layout;
 }
 
-RowStreams::RowStreams(const BatchSpec& spec, TokenRows rows, int64_t padded_len)
-    : spec_(spec), rows_(rows), padded_len_(padded_len), outputs_(spec) {}
+RowStreams::RowStreams(const BatchSpec& spec, TokenRows rows, const LayoutPlan& layout)
+    : spec_(spec), rows_(rows), padded_len_(layout.padded_len), outputs_(spec) {
+  for (const IndexMap& placement : layout.placement) {
+    for (const Run& run : placement.runs()) has_fill_ = has_fill_ || run.source == kFill;
+  }
+}
 
 absl::StatusOr<const TensorSpec*> RowStreams::Require(absl::string_view name) const {
   if (const TensorSpec* tensor = spec_.FindTensor(name)) return tensor;
@@ -113,6 +135,33 @@ void RowStreams::Add(StreamPlan stream, std::optional<Number> fill) {
   pending_.push_back({std::move(stream), fill});
 }
 
+const StreamPlan* RowStreams::Find(absl::string_view name) const {
+  for (const Pending& pending : pending_) {
+    if (pending.stream.name == name) return &pending.stream;
+  }
+  return nullptr;
+}
+
+absl::Status RowStreams::CheckTokens(const TensorSpec& tensor) const {
+  if (tensor.dims.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(tensor), " has ", tensor.dims.size(),
+                                                   " axes; a token-aligned stream is [", rows_.rows,
+                                                   ", ", rows_.length, ", ...]"));
+  }
+  CPSHARD_RETURN_IF_ERROR(CheckRows(tensor, 0));
+  return CheckLength(tensor, 1);
+}
+
+absl::Status RowStreams::CheckDiagonal(const TensorSpec& mask) const {
+  const int64_t diagonal = std::min(mask.dims[2], mask.dims[3]);
+  if (mask.dims[0] == rows_.rows && mask.dims[1] >= 1 && diagonal == rows_.length) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      Describe(mask), " does not belong to ", Describe(*rows_.primary), ": [", rows_.rows,
+      ", heads >= 1, Q, K] with min(Q, K) = ", rows_.length, " is needed"));
+}
+
 absl::Status RowStreams::CutTokens(absl::string_view name, Number fill) {
   return CutTokensAs(name, name, fill);
 }
@@ -120,13 +169,7 @@ absl::Status RowStreams::CutTokens(absl::string_view name, Number fill) {
 absl::Status RowStreams::CutTokensAs(absl::string_view source, absl::string_view name,
                                      Number fill) {
   CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* tensor, Require(source));
-  if (tensor->dims.size() < 2) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(*tensor), " has ", tensor->dims.size(),
-                                                   " axes; a token-aligned stream is [", rows_.rows,
-                                                   ", ", rows_.length, ", ...]"));
-  }
-  CPSHARD_RETURN_IF_ERROR(CheckRows(*tensor, 0));
-  CPSHARD_RETURN_IF_ERROR(CheckLength(*tensor, 1));
+  CPSHARD_RETURN_IF_ERROR(CheckTokens(*tensor));
   StreamPlan stream{std::string(name), tensor->dtype, tensor->dims};
   stream.value.from = ViewOf{tensor->name};
   Drop(source);
@@ -196,44 +239,41 @@ absl::Status RowStreams::CutPaddingMask() {
   Drop("attention_mask");
   if (spec_.Has("padding_mask")) return CutTokens("padding_mask", int64_t{1});
   if (!spec_.Has("attention_mask")) return absl::OkStatus();
-  CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* mask, Require("attention_mask"));
-  return DerivePaddingMask(*mask);
+  CPSHARD_ASSIGN_OR_RETURN(StreamPlan mask, PaddingOfAttention());
+  Add(std::move(mask), int64_t{1});
+  return absl::OkStatus();
 }
 
-absl::Status RowStreams::DerivePaddingMask(const TensorSpec& mask) {
+absl::Status RowStreams::CheckAttentionMask() const {
+  if (spec_.Has("padding_mask") || !spec_.Has("attention_mask")) return absl::OkStatus();
+  return PaddingOfAttention().status();
+}
+
+absl::StatusOr<StreamPlan> RowStreams::PaddingOfAttention() const {
+  CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* mask, Require("attention_mask"));
   StreamPlan stream{"padding_mask", DType::kBool, {rows_.rows, rows_.length}};
-  if (mask.dims.size() == 4) {
-    if (IsInteger(mask.dtype)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(mask), " of dtype ", DTypeName(mask.dtype),
-                       ": a 4-D integer mask has no agreed meaning; send bool (True = attend) or "
-                       "an additive floating mask, or a 2-D mask"));
-    }
-    const int64_t diagonal = std::min(mask.dims[2], mask.dims[3]);
-    if (mask.dims[0] != rows_.rows || mask.dims[1] < 1 || diagonal != rows_.length) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Describe(mask), " does not belong to ", Describe(*rows_.primary), ": [", rows_.rows,
-          ", heads >= 1, Q, K] with min(Q, K) = ", rows_.length, " is needed"));
-    }
-    stream.value.from = ViewOf{mask.name, ViewOf::How::kHeadZeroDiagonal};
-    stream.value.op = mask.dtype == DType::kBool ? Op::kIsZero : Op::kNotZero;
-  } else {
-    if (mask.dims.size() < 2) {
-      return absl::InvalidArgumentError(absl::StrCat(Describe(mask), " needs the axes [B, S]"));
-    }
-    CPSHARD_RETURN_IF_ERROR(CheckRows(mask, 0));
-    CPSHARD_RETURN_IF_ERROR(CheckLength(mask, 1));
-    stream.dims = mask.dims;
-    stream.value.from = ViewOf{mask.name};
+  if (mask->dims.size() != 4) {
+    CPSHARD_RETURN_IF_ERROR(CheckTokens(*mask));
+    stream.dims = mask->dims;
+    stream.value.from = ViewOf{mask->name};
     stream.value.op = Op::kIsZero;
+    return stream;
   }
-  Add(std::move(stream), int64_t{1});
-  return absl::OkStatus();
+  if (IsInteger(mask->dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(*mask), " of dtype ", DTypeName(mask->dtype),
+                     ": a 4-D integer mask has no agreed meaning; send bool (True = attend) or "
+                     "an additive floating mask, or a 2-D mask"));
+  }
+  CPSHARD_RETURN_IF_ERROR(CheckDiagonal(*mask));
+  stream.value.from = ViewOf{mask->name, ViewOf::How::kHeadZeroDiagonal};
+  stream.value.op = mask->dtype == DType::kBool ? Op::kIsZero : Op::kNotZero;
+  return stream;
 }
 
 absl::Status RowStreams::Finish(ShardPlan& plan) {
   for (Pending& pending : pending_) {
-    if (padded_len_ > rows_.length) CPSHARD_RETURN_IF_ERROR(SetFill(pending));
+    if (has_fill_) CPSHARD_RETURN_IF_ERROR(SetFill(pending));
     outputs_.Add(std::move(pending.stream));
   }
   outputs_.MoveInto(plan);
@@ -242,6 +282,7 @@ absl::Status RowStreams::Finish(ShardPlan& plan) {
 
 absl::Status RowStreams::SetFill(Pending& pending) const {
   StreamPlan& stream = pending.stream;
+  if (stream.extent == Extent::kWhole || stream.layout != kTokens) return absl::OkStatus();
   const Generated* generated = std::get_if<Generated>(&stream.value.from);
   if (generated != nullptr && generated->over_padded_columns) return absl::OkStatus();
   if (pending.fill) {
@@ -252,8 +293,8 @@ absl::Status RowStreams::SetFill(Pending& pending) const {
   }
   if (stream.dtype == DType::kBool) {
     return absl::InvalidArgumentError(
-        absl::StrCat("stream '", stream.name, "' of dtype bool cannot be continued over ",
-                     padded_len_ - rows_.length, " padding columns; send integers"));
+        absl::StrCat("stream '", stream.name, "' of dtype bool cannot be continued over padding (",
+                     rows_.length, " -> ", padded_len_, " columns); send integers"));
   }
   stream.fill.kind = Fill::Kind::kContinue;
   return absl::OkStatus();

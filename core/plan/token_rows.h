@@ -36,6 +36,10 @@ std::vector<ExtraStream> OwnExtras(const SharedOptions& shared,
 // layouts take out of the batch before they look at extra streams.
 absl::Status RequireExtras(const BatchSpec& spec, const std::vector<ExtraStream>& extras);
 
+// Every rank gets the batch as it was sent; the layout is that of the primary's axis 1, where it
+// has one (contract 4.1).
+ShardPlan PlanWhole(const BatchSpec& spec);
+
 // A layout whose rows are all padded on the right, without partition and report.
 LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len);
 
@@ -43,8 +47,12 @@ LayoutPlan TailPadded(const TokenRows& rows, int64_t padded_len);
 // are converted in Finish(), once it is known that there are fill columns.
 class RowStreams {
  public:
-  // `spec` must outlive the object; `padded` = padded_len of the layout.
-  RowStreams(const BatchSpec& spec, TokenRows rows, int64_t padded_len);
+  // `spec` must outlive the object; of the layout the placement counts.
+  RowStreams(const BatchSpec& spec, TokenRows rows, const LayoutPlan& layout);
+
+  // Any stream, in the place of the batch's entry of its name: what stands on its fill columns, if
+  // it has any, is `fill`, absent = it continues.
+  void Add(StreamPlan stream, std::optional<Number> fill);
 
   // Cuts a stream whose axis 0 is B and axis 1 is S, filling with `fill`.
   absl::Status CutTokens(absl::string_view name, Number fill);
@@ -63,8 +71,27 @@ class RowStreams {
   // unless the batch has one. Then cuts padding_mask, if there is one, filling with True.
   absl::Status CutPaddingMask();
 
+  // padding_mask as it is made of attention_mask. InvalidArgument: that cannot be read (D5, D6), or
+  // is not there.
+  absl::StatusOr<StreamPlan> PaddingOfAttention() const;
+
+  // What CutPaddingMask refuses, where the mask that it would make is not kept.
+  absl::Status CheckAttentionMask() const;
+
   // The entry is not in the output.
   void Drop(absl::string_view name) { outputs_.Drop(name); }
+
+  // InvalidArgument: [B, S, ...] is not the tensor's shape.
+  absl::Status CheckTokens(const TensorSpec& tensor) const;
+
+  // InvalidArgument: the main diagonal of head 0 of a mask [B, H, Q, K] is not [B, S].
+  absl::Status CheckDiagonal(const TensorSpec& mask) const;
+
+  // A stream that was cut or added; nullptr: none of that name.
+  const StreamPlan* Find(absl::string_view name) const;
+
+  bool has_fill() const { return has_fill_; }
+  Outputs& outputs() { return outputs_; }
 
   // Moves the outputs into the plan. InvalidArgument: a fill that the stream's dtype cannot hold,
   // where there are columns to fill.
@@ -79,13 +106,12 @@ class RowStreams {
   absl::StatusOr<const TensorSpec*> Require(absl::string_view name) const;
   absl::Status CheckLength(const TensorSpec& tensor, int axis) const;
   absl::Status CheckRows(const TensorSpec& tensor, int axis) const;
-  void Add(StreamPlan stream, std::optional<Number> fill);
   absl::Status SetFill(Pending& pending) const;
-  absl::Status DerivePaddingMask(const TensorSpec& mask);
 
   const BatchSpec& spec_;
   TokenRows rows_;
   int64_t padded_len_;
+  bool has_fill_ = false;
   std::vector<Pending> pending_;
   Outputs outputs_;
 };

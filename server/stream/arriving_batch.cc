@@ -25,26 +25,39 @@ int64_t EndOf(const std::vector<std::string>& names, const BatchBegin& begin) {
 }
 
 int64_t BytesOf(const std::vector<IndexMap>& maps) {
-  size_t bytes = 0;
+  size_t bytes = maps.size() * sizeof(IndexMap);
   for (const IndexMap& map : maps) {
     bytes += map.runs().size() * sizeof(Run) + map.starts().size() * sizeof(int64_t);
   }
   return static_cast<int64_t>(bytes);
 }
 
-// What of a plan grows with the batch.
-int64_t BytesOf(const ShardPlan& plan) {
+int64_t BytesOf(const std::vector<LayoutPlan>& layouts) {
   int64_t bytes = 0;
-  for (const LayoutPlan& layout : plan.chunks) {
+  for (const LayoutPlan& layout : layouts) {
     bytes += BytesOf(layout.placement) + BytesOf(layout.partition);
   }
+  return bytes;
+}
+
+int64_t BytesOf(const Generated& generated) {
+  size_t bytes = 0;
+  for (const std::vector<Segment>& row : generated.rows) {
+    bytes += sizeof(row) + row.size() * sizeof(Segment);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+// What of a plan grows with the batch.
+int64_t BytesOf(const ShardPlan& plan) {
+  int64_t bytes = BytesOf(plan.chunks) + BytesOf(plan.others);
   for (const StreamPlan& stream : plan.streams) {
     if (const auto* literal = std::get_if<Literal>(&stream.value.from)) {
       bytes += static_cast<int64_t>(literal->values.size() * sizeof(int64_t));
     } else if (const auto* generated = std::get_if<Generated>(&stream.value.from)) {
-      for (const std::vector<Segment>& row : generated->rows) {
-        bytes += static_cast<int64_t>(row.size() * sizeof(Segment));
-      }
+      bytes += BytesOf(*generated);
+    } else {
+      bytes += BytesOf(std::get<ViewOf>(stream.value.from).columns);
     }
   }
   return bytes;
@@ -164,11 +177,11 @@ absl::Status ArrivingBatch::PlanWhenPossible() {
 }
 
 absl::Status ArrivingBatch::Plan() {
-  CPSHARD_ASSIGN_OR_RETURN(const PlanValues values, ViewNeeds(sharder_, begin_.spec, batch_));
+  const PlanValues values = ViewNeeds(sharder_, begin_.spec, batch_);
   CPSHARD_ASSIGN_OR_RETURN(ShardPlan plan, sharder_.Plan(begin_.spec, values));
   CPSHARD_ASSIGN_OR_RETURN(output_bytes_, CheckedAnswerBytes(plan, begin_.ranks, limits_));
   CPSHARD_RETURN_IF_ERROR(CheckHeads(plan));
-  plan_bytes_ = BytesOf(plan);
+  plan_bytes_ = BytesOf(plan) + DerivedBytes(plan, begin_.spec);
   plan_ = std::make_shared<const ShardPlan>(std::move(plan));
   return absl::OkStatus();
 }

@@ -61,7 +61,8 @@ class ArrivingBatch {
   const std::vector<std::string> needs_;
   int64_t needs_end_ = 0;  // the plan's values have landed when so many bytes have
   std::shared_ptr<const ShardPlan> plan_;
-  int64_t output_bytes_ = 0, plan_bytes_ = 0;
+  int64_t output_bytes_ = 0;
+  int64_t plan_bytes_ = 0;  // of the plan, and of what it derives
 
   Buffer buffer_;
   Batch batch_;  // windows on buffer_

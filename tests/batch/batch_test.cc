@@ -11,9 +11,7 @@
 namespace cpshard {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 template <typename T>
@@ -21,10 +19,9 @@ void ExpectReadsItsLimits(DType dtype) {
   const T low = std::numeric_limits<T>::min();
   const T high = std::numeric_limits<T>::max();
   const Tensor tensor = TensorOf<T>("x", dtype, {2, 2}, {low, high, T{1}, T{0}});
-  const absl::StatusOr<IntView> ints = ViewInts(tensor);
-  ASSERT_TRUE(ints.ok()) << ints.status();
-  EXPECT_THAT(ints->dims(), ElementsAre(2, 2));
-  EXPECT_THAT(ints->ToVector(), ElementsAre(low, high, 1, 0)) << DTypeName(dtype);
+  const ValueView ints = ViewValues(tensor);
+  EXPECT_THAT(ints.dims(), ElementsAre(2, 2));
+  EXPECT_THAT(ints.ToVector(), ElementsAre(low, high, 1, 0)) << DTypeName(dtype);
 }
 
 TEST(Batch, ReadsEveryIntegerDTypeWidened) {
@@ -36,15 +33,16 @@ TEST(Batch, ReadsEveryIntegerDTypeWidened) {
 }
 
 TEST(Batch, ReadsBoolsAsZeroAndOne) {
-  EXPECT_THAT(ViewInts(TensorOf<uint8_t>("x", DType::kBool, {3}, {1, 0, 1}))->ToVector(),
+  EXPECT_THAT(ViewValues(TensorOf<uint8_t>("x", DType::kBool, {3}, {1, 0, 1})).ToVector(),
               ElementsAre(1, 0, 1));
 }
 
 TEST(Batch, ReadsScalarsAndEmptyTensors) {
-  EXPECT_THAT(ViewInts(TensorOf<int64_t>("x", DType::kI64, {}, {42}))->ToVector(), ElementsAre(42));
-  const absl::StatusOr<IntView> empty = ViewInts(TensorOf<int64_t>("x", DType::kI64, {0, 7}, {}));
-  EXPECT_THAT(empty->ToVector(), IsEmpty());
-  EXPECT_THAT(empty->dims(), ElementsAre(0, 7));
+  EXPECT_THAT(ViewValues(TensorOf<int64_t>("x", DType::kI64, {}, {42})).ToVector(),
+              ElementsAre(42));
+  const ValueView empty = ViewValues(TensorOf<int64_t>("x", DType::kI64, {0, 7}, {}));
+  EXPECT_THAT(empty.ToVector(), IsEmpty());
+  EXPECT_THAT(empty.dims(), ElementsAre(0, 7));
 }
 
 TEST(Batch, ReadsBytesOfAnyAlignment) {
@@ -52,17 +50,14 @@ TEST(Batch, ReadsBytesOfAnyAlignment) {
   const int64_t values[] = {-5, int64_t{1} << 40, 7};
   std::memcpy(bytes.data() + 1, values, sizeof values);
   const Tensor tensor{{"x", DType::kI64, {3}}, BufferOf(bytes).Slice(1, sizeof values)};
-  EXPECT_THAT(ViewInts(tensor)->ToVector(), ElementsAre(-5, int64_t{1} << 40, 7));
+  EXPECT_THAT(ViewValues(tensor).ToVector(), ElementsAre(-5, int64_t{1} << 40, 7));
 }
 
-TEST(Batch, RefusesToReadFloatsAsIntegers) {
-  for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
-    const absl::Status status =
-        ViewInts(TensorOf<std::byte>("seq_lens", dtype, {1}, std::vector<std::byte>(8))).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("seq_lens"), HasSubstr(std::string(DTypeName(dtype)))));
-  }
+TEST(Batch, ReadsNumbersOfEveryFloatingDType) {
+  EXPECT_EQ(ViewValues(TensorOf<double>("x", DType::kF64, {1}, {0.1})).Number(0), 0.1);
+  EXPECT_EQ(ViewValues(TensorOf<float>("x", DType::kF32, {2}, {0, -1.5f})).Number(1), -1.5);
+  EXPECT_EQ(ViewValues(TensorOf<uint16_t>("x", DType::kF16, {1}, {0xc000})).Number(0), -2.0);
+  EXPECT_EQ(ViewValues(TensorOf<uint16_t>("x", DType::kBF16, {1}, {0x3fc0})).Number(0), 1.5);
 }
 
 TEST(Batch, TheSpecIsTheBatchWithoutItsBytes) {
@@ -116,11 +111,20 @@ TEST(PlanBatch, LeavesItToTheLayoutToMissAStream) {
   EXPECT_THAT(plan->notices, ElementsAre(Notice{"seq_lens", "6"}));
 }
 
-TEST(PlanBatch, ANeededStreamOfFloatsIsRefused) {
-  const Batch batch{{TensorOf<float>("seq_lens", DType::kF32, {1, 1}, {6.0f})}, {}};
-  const absl::Status status = PlanBatch(Reader(), batch, 2).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("seq_lens"));
+// Masks may be floating (contract 4.18 step 6); whether lengths may is for the layout to say.
+TEST(PlanBatch, HandsTheLayoutTheValuesOfFloatsToo) {
+  const Sharder reader(
+      {.name = "reader"}, {},
+      [](const BatchSpec&, const SharedOptions&, const PlanValues& values) {
+        ShardPlan plan;
+        plan.notices.push_back({"mask", std::to_string(values.at("mask").Number(1))});
+        return absl::StatusOr<ShardPlan>(plan);
+      },
+      [](const BatchSpec&) { return std::vector<std::string>{"mask"}; });
+  const Batch batch{{TensorOf<float>("mask", DType::kF32, {1, 2}, {6.0f, 0.25f})}, {}};
+  const absl::StatusOr<ShardPlan> plan = PlanBatch(reader, batch, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->notices, ElementsAre(Notice{"mask", "0.250000"}));
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ BatchSpec TokenBatch(int64_t rows, int64_t columns, bool position_ids = true);
 // Planning and lowering; they move no bytes.
 void AddPlanRows(int rounds, Table& table);
 
+// Plans of 10,000 documents by every layout that reads their lengths, and magi's solver.
+void AddPackedPlanRows(int rounds, Table& table);
+
 // The CPU executor against memcpy and StreamCopy of the same bytes.
 void AddExecutorRows(int rounds, Table& table);
 

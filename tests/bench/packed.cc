@@ -30,8 +30,8 @@ PackedBatch::PackedBatch(int64_t tokens, int64_t documents, int64_t cp_size) {
 
 PlanValues PackedBatch::values() const {
   const auto view = [](const std::vector<int64_t>& lengths) {
-    return IntView(DType::kI64, {1, static_cast<int64_t>(lengths.size())},
-                   reinterpret_cast<const std::byte*>(lengths.data()));
+    return ValueView(DType::kI64, {1, static_cast<int64_t>(lengths.size())},
+                     reinterpret_cast<const std::byte*>(lengths.data()));
   };
   PlanValues values;
   values["seq_lens"] = view(real_);

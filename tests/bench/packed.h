@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/plan/int_view.h"
 #include "core/plan/spec.h"
+#include "core/plan/value_view.h"
 
 namespace cpshard::bench {
 
@@ -19,6 +19,7 @@ class PackedBatch {
 
   const BatchSpec& spec() const { return spec_; }
   PlanValues values() const;  // views of this object
+  const std::vector<int64_t>& padded() const { return padded_; }
 
  private:
   BatchSpec spec_;

@@ -111,7 +111,7 @@ inline std::vector<int64_t> IntsOf(const RankShard& shard, const std::string& na
     ADD_FAILURE() << "rank " << shard.layout.cp_rank << " has no '" << name << "'";
     return {};
   }
-  return ViewInts(*tensor)->ToVector();
+  return ViewValues(*tensor).ToVector();
 }
 
 // The shard has one row [1, n], or one flat stream [n], of these values.

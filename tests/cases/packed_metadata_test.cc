@@ -274,23 +274,39 @@ TEST_F(PackedMetadata, EveryShardSaysWhatItsDocumentsAre) {
   }
 }
 
-// B020: boundaries of another pack that came along are not taken for its own.
+// B020: boundaries of another pack that came along are not taken for its own. Those that the
+// partition would go by are refused, at one rank they stay (T30).
 TEST_F(PackedMetadata, BoundariesThatCameWithTheBatchDoNotReachTheRanks) {
   Batch batch = PackedBatch(12, {{4, 8}}, {{4, 8}});
-  for (const char* name : {"cu_seqlens", "cu_seqlens_padded"}) {
-    batch = With(batch, TensorOf(name, DType::kI32, {3}, {0, 6, 12}));
-  }
+  batch = With(batch, TensorOf("cu_seqlens", DType::kI32, {3}, {0, 6, 12}));
   batch = With(batch, TensorOf("max_seqlen", DType::kI64, {}, {99}));
-  for (const RankShard& shard : ShardsOf(Thd({}), batch, 2)) {
-    ExpectDocuments(shard, {0, 4, 12});
-    for (const char* name : {"cu_seqlens_padded", "seq_lens", "seq_lens_padded"}) {
-      EXPECT_EQ(shard.batch.FindTensor(name), nullptr) << name;
+  const Batch stale = With(batch, TensorOf("cu_seqlens_padded", DType::kI32, {3}, {0, 6, 12}));
+  const Batch agreeing = With(batch, TensorOf("cu_seqlens_padded", DType::kI32, {3}, {0, 4, 12}));
+  ExpectRefused(Thd({}), stale, 2,
+                {"'cu_seqlens_padded'", "2 documents", "cp_size 2", "leave it out"});
+  for (const Batch& sent : {batch, agreeing}) {
+    for (const RankShard& shard : ShardsOf(Thd({}), sent, 2)) {
+      ExpectDocuments(shard, {0, 4, 12});
+      for (const char* name : {"cu_seqlens_padded", "seq_lens", "seq_lens_padded"}) {
+        EXPECT_EQ(shard.batch.FindTensor(name), nullptr) << name;
+      }
     }
   }
-  // One rank: what the conversion does not make stays as it was sent (T30).
-  const RankShard whole = ShardsOf(Thd({}), batch, 1)[0];
+  // What the conversion does not make stays as it was sent.
+  const RankShard whole = ShardsOf(Thd({}), stale, 1)[0];
   ExpectDocuments(whole, {0, 4, 12});
   ExpectFlat(whole, "cu_seqlens_padded", {0, 6, 12}, DType::kI32);
+}
+
+// B020: where the conversion makes padded boundaries of its own, those that were sent do not count.
+TEST_F(PackedMetadata, BoundariesThatCameWithTheBatchGiveWayToPaddedOnesThatAreMade) {
+  Batch batch = PackedBatch(12, {{3, 7}}, {{4, 8}});
+  batch = With(batch, TensorOf("cu_seqlens_padded", DType::kI32, {3}, {0, 6, 12}));
+  for (const RankShard& shard : ShardsOf(Thd({}), batch, 2)) {
+    ExpectDocuments(shard, {0, 4, 12});
+    EXPECT_EQ(shard.batch.FindTensor("cu_seqlens_padded"), nullptr);
+  }
+  ExpectFlat(ShardsOf(Thd({}), batch, 1)[0], "cu_seqlens_padded", {0, 4, 12}, DType::kI32);
 }
 
 // B020: one rank without lengths is told of no documents at all.

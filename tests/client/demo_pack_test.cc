@@ -6,7 +6,7 @@ namespace cpshard::demo {
 namespace {
 
 std::vector<int64_t> Values(const PackedBatch& packed, const char* name) {
-  return ViewInts(*packed.batch.FindTensor(name))->ToVector();
+  return ViewValues(*packed.batch.FindTensor(name)).ToVector();
 }
 
 constexpr int64_t kX = kPadToken;
@@ -85,7 +85,7 @@ std::vector<std::string> Names(const std::vector<Tensor>& tensors) {
 
 std::vector<int64_t> Expected(const PackedBatch& packed, const std::string& name) {
   for (const Tensor& tensor : packed.expected) {
-    if (tensor.spec.name == name) return ViewInts(tensor)->ToVector();
+    if (tensor.spec.name == name) return ViewValues(tensor).ToVector();
   }
   ADD_FAILURE() << name;
   return {};

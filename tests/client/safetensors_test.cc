@@ -45,7 +45,7 @@ TEST_F(SafetensorsTest, ReadsAFileWrittenByHand) {
         std::string("\x01\x00\xff\xff\x80\x3f", 6));
   const auto batch = ReadBatch(Path(), Limits(), pool_);
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_EQ(ViewInts(*batch->FindTensor("a"))->ToVector(), (std::vector<int64_t>{1, -1}));
+  EXPECT_EQ(ViewValues(*batch->FindTensor("a")).ToVector(), (std::vector<int64_t>{1, -1}));
   EXPECT_EQ(batch->FindTensor("b")->spec, (TensorSpec{"b", DType::kBF16, {}}));
   EXPECT_EQ(batch->FindTensor("z")->buffer.size(), 0u);
   const std::vector<ScalarEntry> scalars = {

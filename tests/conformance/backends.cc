@@ -3,9 +3,15 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
+#include "tests/conformance/adapt.h"
+#include "tests/conformance/compress_multiple.h"
+#include "tests/conformance/in_forward.h"
 #include "tests/conformance/index_maps.h"
+#include "tests/conformance/magi.h"
+#include "tests/conformance/state.h"
 
 namespace cpshard::conformance {
 namespace {
@@ -32,6 +38,81 @@ absl::StatusOr<Json> ThdLayout(Args& args) {
   return Json{{"thd", std::move(layout)}};
 }
 
+// Copies the arguments that are called as the option's fields are.
+void CopyArgs(Args& args, std::initializer_list<absl::string_view> names, Json& layout) {
+  for (absl::string_view name : names) {
+    if (const Json* value = args.Take(name)) layout[std::string(name)] = *value;
+  }
+}
+
+absl::StatusOr<Json> GlmDsaLayout(Args& args) {
+  Json layout = Json::object();
+  CopyArgs(args, {"num_chunks"}, layout);
+  return Json{{"glm_dsa", std::move(layout)}};
+}
+
+absl::StatusOr<Json> DeepseekV4Layout(Args& args) {
+  Json layout = Json::object();
+  CopyArgs(args, {"pad_multiple"}, layout);
+  return Json{{"deepseek_v4", std::move(layout)}};
+}
+
+absl::StatusOr<Json> DeepseekV41Layout(Args& args) {
+  Json layout = Json::object();
+  CopyArgs(args, {"pad_multiple", "packed_alignment"}, layout);
+  return Json{{"deepseek_v41", std::move(layout)}};
+}
+
+absl::StatusOr<Json> Gemma4Layout(Args&) { return Json{{"gemma4", Json::object()}}; }
+
+absl::StatusOr<Json> KimiK3Layout(Args&) { return Json{{"kimi", Json{{"variant", "K3"}}}}; }
+
+absl::StatusOr<Json> KimiLinearLayout(Args&) { return Json{{"kimi", Json{{"variant", "LINEAR"}}}}; }
+
+// Whether the layout leaves the primary whole; `missing` = the reference's default.
+absl::StatusOr<Json> PrimaryLayout(Args& args, absl::string_view name, bool missing) {
+  CPSHARD_ASSIGN_OR_RETURN(const bool shard_primary, args.TakeBool("shard_primary", missing));
+  return Json{{std::string(name), Json{{"keep_primary_full", !shard_primary}}}};
+}
+
+absl::StatusOr<Json> BlockDiagonalLayout(Args& args) {
+  return PrimaryLayout(args, "block_diagonal", true);
+}
+
+absl::StatusOr<Json> Glm5NextLayout(Args& args) { return PrimaryLayout(args, "glm5_next", false); }
+
+absl::StatusOr<Json> MimoLayout(Args& args) {
+  Json layout = Json::object();
+  CopyArgs(args, {"num_chunks", "image_token_id", "video_token_id"}, layout);
+  return Json{{"mimo", std::move(layout)}};
+}
+
+absl::StatusOr<Json> Qwen38Layout(Args& args) {
+  Json layout = Json::object();
+  CopyArgs(args, {"pad_multiple", "tp_size"}, layout);
+  return Json{{"qwen3_8", std::move(layout)}};
+}
+
+absl::StatusOr<Json> MagiLayout(Args& args) {
+  Json layout = Json::object();
+  for (absl::string_view name : {"variant", "domain"}) {
+    const Json* value = args.Take(name);
+    if (value == nullptr) continue;
+    if (!value->is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat("args.", name, " must be a string"));
+    }
+    layout[std::string(name)] = absl::AsciiStrToUpper(value->get<std::string>());
+  }
+  return Json{{"magi", std::move(layout)}};
+}
+
+// The targets beside a batch that is not cut.
+absl::StatusOr<Json> TargetsLayout(Args& args) {
+  Json targets = Json::object();
+  CopyArgs(args, {"num_depths", "ignore_index"}, targets);
+  return Json{{"identity", Json::object()}, {"targets", std::move(targets)}};
+}
+
 constexpr Backend kBackends[] = {
     {.name = "identity", .layout = IdentityLayout},
     {.name = "contiguous", .layout = ContiguousLayout},
@@ -39,26 +120,26 @@ constexpr Backend kBackends[] = {
     {.name = "round_robin_aux_only", .layout = AuxOnlyLayout},
     {.name = "index_map", .library = ReadIndexMap},
     {.name = "te_index_map", .library = ReadTeIndexMap},
-    {.name = "thd_convert", .layout = ThdLayout, .conversion_only = true},
-    {.name = "thd_chunks", .layout = ThdLayout, .conversion_only = true},
+    {.name = "thd_convert", .layout = ThdLayout, .no_mesh = true, .adapt = KeepConversion},
+    {.name = "thd_chunks", .layout = ThdLayout, .no_mesh = true, .adapt = KeepConversion},
     {.name = "te_thd", .layout = ThdLayout},
-    {.name = "glm_dsa"},
-    {.name = "dsv4"},
-    {.name = "dsv4_multiple"},
-    {.name = "dsv41"},
-    {.name = "gemma4"},
-    {.name = "kimi_k3"},
-    {.name = "kimi_linear"},
-    {.name = "blockdiag"},
-    {.name = "glm5_next"},
-    {.name = "mimo_te"},
-    {.name = "qwen3_8_flash_next"},
-    {.name = "magi"},
-    {.name = "magi_partition"},
-    {.name = "magi_layout"},
-    {.name = "mtp_inputs"},
-    {.name = "in_forward_round_robin"},
-    {.name = "in_forward_contiguous"},
+    {.name = "glm_dsa", .layout = GlmDsaLayout},
+    {.name = "dsv4", .layout = DeepseekV4Layout},
+    {.name = "dsv4_multiple", .library = ReadCompressMultiple},
+    {.name = "dsv41", .layout = DeepseekV41Layout},
+    {.name = "gemma4", .layout = Gemma4Layout},
+    {.name = "kimi_k3", .layout = KimiK3Layout},
+    {.name = "kimi_linear", .layout = KimiLinearLayout},
+    {.name = "blockdiag", .layout = BlockDiagonalLayout, .add_state = AddBlockDiagonalState},
+    {.name = "glm5_next", .layout = Glm5NextLayout},
+    {.name = "mimo_te", .layout = MimoLayout},
+    {.name = "qwen3_8_flash_next", .layout = Qwen38Layout},
+    {.name = "magi", .layout = MagiLayout, .add_state = AddMagiState},
+    {.name = "magi_partition", .library = ReadMagiPartition},
+    {.name = "magi_layout", .library = ReadMagiLayout},
+    {.name = "mtp_inputs", .layout = TargetsLayout, .no_mesh = true, .adapt = KeepTargets},
+    {.name = "in_forward_round_robin", .library = ReadInForwardRoundRobin},
+    {.name = "in_forward_contiguous", .library = ReadInForwardContiguous},
     {.name = "shard_token_tensor"},
     {.name = "gather_token_tensor"},
     {.name = "gather_sequence"},
@@ -162,6 +243,14 @@ absl::StatusOr<ShardArgs> ReadShardArgs(const Backend& backend, const Json& obje
   CPSHARD_RETURN_IF_ERROR(args.Finish());
   result.options = options.dump();
   return result;
+}
+
+absl::Status CheckExpandable(absl::string_view what, int64_t columns, int64_t ranks) {
+  constexpr int64_t kMaxRanks = 4096;
+  constexpr int64_t kMaxColumns = int64_t{1} << 24;  // of all ranks together
+  if (ranks >= 1 && ranks <= kMaxRanks && columns <= kMaxColumns / ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("args.", what, " ", columns, " and cp_size ",
+                                                 ranks, " are beyond what this runner expands"));
 }
 
 absl::StatusOr<LibraryCall> ReadLibraryCall(const Backend& backend, const Input& input) {

@@ -7,12 +7,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tests/conformance/answer.h"
 #include "tests/conformance/input.h"
 #include "tests/conformance/json.h"
+#include "tests/conformance/target.h"
 
 namespace cpshard::conformance {
 
@@ -35,18 +37,25 @@ class Args {
   std::set<std::string> taken_;
 };
 
+// InvalidArgument: `columns` for each of so many ranks are too much to expand.
+absl::Status CheckExpandable(absl::string_view what, int64_t columns, int64_t ranks);
+
 using LibraryCall = std::function<Answer()>;
 
-// Both functions empty: known, not built yet.
+// The first two functions empty: known, not built yet.
 struct Backend {
   absl::string_view name;
-  // {"round_robin": {...}}, the options' member of the oneof `layout`: driven through ShardBatch.
+  // {"round_robin": {...}}, the options' member of the oneof `layout`, with other members that
+  // belong to it: driven through ShardBatch.
   absl::StatusOr<Json> (*layout)(Args& args) = nullptr;
   // A function of the library, not a verb of the wire.
   absl::StatusOr<LibraryCall> (*library)(const Input& input, Args& args) = nullptr;
-  // The reference function converts and cuts nothing: the layout is driven without a mesh, and what
-  // it adds for the trainer (`_thd_local_indices`, the reported layout) is not compared.
-  bool conversion_only = false;
+  // The reference function has no mesh: a case that has one is malformed.
+  bool no_mesh = false;
+  // Leaves of a rank's answer what the reference function returns (adapt.h).
+  void (*adapt)(const Batch& sent, RankAnswer& answer) = nullptr;
+  // In process: adds the state of all ranks (state.h).
+  void (*add_state)(const ShardCall& call, std::vector<RankAnswer>& ranks) = nullptr;
 
   bool built() const { return layout != nullptr || library != nullptr; }
 };

@@ -31,7 +31,10 @@ absl::StatusOr<IntArray> IntArrayOf(absl::string_view name, const Json& json) {
     return IntArray{{size}, *std::move(values)};
   }
   CPSHARD_ASSIGN_OR_RETURN(const Tensor tensor, DecodeTensor(name, json));
-  CPSHARD_ASSIGN_OR_RETURN(const IntView values, ViewInts(tensor));
+  if (IsFloating(tensor.spec.dtype)) {
+    return Malformed(absl::StrCat("layout.", name, " must hold integers"));
+  }
+  const ValueView values = ViewValues(tensor);
   return IntArray{values.dims(), values.ToVector()};
 }
 
@@ -116,6 +119,20 @@ absl::StatusOr<Expectation> RanksOf(const Json& ranks, absl::string_view field) 
   return expectation;
 }
 
+// The ranks that a decision expects, each with the reference's state where it lists none: that a
+// decision changes outputs or layout leaves the state as it was.
+Json WithState(Json ranks, const Json& reference) {
+  const bool same_ranks =
+      ranks.is_array() && reference.is_array() && ranks.size() == reference.size();
+  if (!same_ranks) return ranks;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Json* state = Find(reference[rank], "state");
+    if (state == nullptr || !ranks[rank].is_object() || ranks[rank].contains("state")) continue;
+    ranks[rank]["state"] = *state;
+  }
+  return ranks;
+}
+
 }  // namespace
 
 absl::StatusOr<Expectation> Open(const SealedExpectation& sealed, const Answer& answer) {
@@ -140,7 +157,9 @@ absl::StatusOr<Expectation> Open(const SealedExpectation& sealed, const Answer& 
     CPSHARD_ASSIGN_OR_RETURN(expectation.refusal, CodeOf(*error));
     return expectation;
   }
-  if (const Json* ranks = Find(expect, "ranks")) return RanksOf(*ranks, "product.expect.ranks");
+  if (const Json* ranks = Find(expect, "ranks")) {
+    return RanksOf(WithState(*ranks, sealed.ranks(answer)), "product.expect.ranks");
+  }
   const Json* as_reference = Find(expect, "ranks_as_reference");
   if (*same == true || (as_reference != nullptr && *as_reference == true)) {
     return RanksOf(sealed.ranks(answer), "ranks");

@@ -7,6 +7,7 @@ Synthetic cases, mostly of the layout identity (what goes in comes out) and of l
 
 import copy
 import json
+import re
 
 from corpus_cases import (GOLDEN, RunnerTest, golden, identity_case, main, run, run_lines, tensor)
 
@@ -221,6 +222,47 @@ class Cases(RunnerTest):
             self.passes(case)
 
 
+    def test_arguments_of_in_forward_sharding_are_checked(self):
+        for damage in ({"seq_dim": "1"}, {"seq_dim": 1.0}, {"pad_value": "0"}, {"pad_value": [0]},
+                       {"pad_multiple": 4.0}, {"pad_multiple": 1 << 40}, {"grad": 1},
+                       {"surprise": 1}):
+            case = golden(("curated", "F3"))
+            case["args"].update(damage)
+            self.fails(case, "malformed case")
+        for batch in ({}, {"x": ONE}, {"tensor": ONE, "x": ONE},
+                      {"tensor": ONE, "x": {"value": 1}}, {"tensor": {"value": 1}}):
+            case = golden(("curated", "F3"))
+            case["batch"] = batch
+            self.fails(case, "malformed case: the batch must hold one entry")
+        case = golden(("curated", "F1"))
+        case["args"]["pad_multiple"] = 4  # of contiguous alone
+        self.fails(case, "malformed case: args.pad_multiple: unknown argument")
+
+    def test_arguments_of_the_dispatch_are_checked(self):
+        for damage in ({"doc_lens": 16}, {"doc_lens": [1.5]}, {"doc_lens": None},
+                       {"doc_lens": [1 << 40]}, {"doc_lens": [1 << 62, 1 << 62]},
+                       {"chunk_size_arg": None}, {"chunk_size_arg": 1 << 62},
+                       {"true_indices": 1}, {"surprise": 1}):
+            case = golden(("curated", "Q1"))
+            case["args"].update(damage)
+            self.fails(case, "malformed case")
+        for damage in ({"doc_lens": []}, {"doc_lens": [1]}, {"doc_lens": [-16]},
+                       {"chunk_size_arg": 0}):
+            case = golden(("curated", "Q1"))
+            case["args"].update(damage)
+            self.fails(case, "got INVALID_ARGUMENT")
+
+    def test_indices_whose_report_is_asked_for_are_checked(self):
+        for indices in (None, [], 7, [[0, 1]], [[0, 1], [2]], [[0, 1], [[2, 3]]], [[0], [-1]],
+                        [["0"], ["1"]], [[[0], [1]], [[2], [3]]]):
+            case = golden(("curated", "Q10"))
+            case["args"]["local_indices"] = indices
+            self.fails(case, "malformed case")
+        case = golden(("curated", "Q10"))
+        case["batch"] = {"input_ids": ONE}
+        self.fails(case, "malformed case: magi_layout needs input_ids [B, S]")
+
+
 class Skipped(RunnerTest):
     def test_they_never_count_as_passed(self):
         for change, reason in (({}, f"not built yet: backend {UNBUILT}"),
@@ -269,21 +311,66 @@ class Skipped(RunnerTest):
         self.fails(unbuilt_case(args={"layout": [1]}), "args.layout")
         self.fails(unbuilt_case(args={"map": "diagonal"}), "args.map")
 
-    def test_vectors_are_listed_by_name(self):
-        text = (GOLDEN / "magi_vectors.json").read_text()
-        vectors = json.loads(text)
+
+class Vectors(RunnerTest):
+    TEXT = (GOLDEN / "magi_vectors.json").read_text()
+
+    def unreadable(self, text, message=""):
         result = run_lines([text], suffix="json")
-        self.assertIn(": " + " ".join(vector["name"] for vector in vectors) + "\n", result.stdout)
-        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 0 failed, 15 skipped")
+        self.assertIn(message, result.stdout)
+        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed")
+
+    def test_each_is_a_case(self):
+        names = [vector["name"] for vector in json.loads(self.TEXT)]
+        result = run_lines([self.TEXT], "--verbose", suffix="json")
+        self.assertEqual(re.findall("^answer (.*?): ", result.stdout, re.MULTILINE), names)
+        self.assertEqual(result.stdout.splitlines()[-1], f"{len(names)} passed, 0 failed")
+        result = run_lines([self.TEXT], "--only", names[3], suffix="json")
+        self.assertEqual(result.stdout.splitlines()[-1], "1 passed, 0 failed")
+
+    def test_they_must_be_readable(self):
+        vectors = json.loads(self.TEXT)
         for field in vectors[0]:
             damaged = copy.deepcopy(vectors)
             damaged[3][field] = 1.5
-            result = run_lines([json.dumps(damaged)], suffix="json")
-            self.assertIn(f"vector 3: field '{field}'", result.stdout)
-            self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed")
-        for garbage in ("", "{}", "[1]", text[:-9]):
-            self.assertEqual(run_lines([garbage], suffix="json").stdout.splitlines()[-1],
-                             "0 passed, 1 failed")
+            self.unreadable(json.dumps(damaged), f"vector 3: field '{field}'")
+            del damaged[3][field]
+            self.unreadable(json.dumps(damaged), f"vector 3: field '{field}'")
+        for garbage in ("", "{}", "[1]", self.TEXT[:-9]):
+            self.unreadable(garbage)
+
+    def test_numbers_that_do_not_fit_together_fail(self):
+        for field, value in (("q_ranges", [[0, 4096], [0, 4096]]), ("q_ranges", [[4096]]),
+                             ("q_ranges", [[0, 4097]]), ("k_ranges", [[4096, 0]]),
+                             ("k_ranges", [[-1, 4096]]), ("mask_types", []), ("areas", [1] * 9),
+                             ("chunk_size", 0), ("chunk_size", 511), ("cp_size", 3),
+                             ("cp_size", -1), ("total_seqlen", 1 << 40), ("uneven", True),
+                             ("split_sizes", [2048, 2048])):
+            damaged = json.loads(self.TEXT)
+            damaged[3][field] = value
+            self.unreadable(json.dumps(damaged), "vector 3: field '")
+
+    def test_every_number_is_compared(self):
+        for number, vector in enumerate(json.loads(self.TEXT)):
+            for field in ("areas", "partitions", "loads", "split_sizes"):
+                if vector[field] is None:
+                    continue
+                damaged = json.loads(self.TEXT)
+                values = damaged[number][field]
+                if field == "partitions":
+                    values[0], values[1] = values[1], values[0]
+                else:
+                    values[-1] += 1
+                result = run_lines([json.dumps(damaged)], suffix="json")
+                self.assertIn(f"FAILED {vector['name']} ", result.stdout)
+                self.assertEqual(result.stdout.splitlines()[-1], "14 passed, 1 failed")
+
+    def test_areas_of_causal_documents_follow_from_the_mask(self):
+        damaged = json.loads(self.TEXT)
+        vector = damaged[3]  # one document of 4096 tokens in chunks of 512
+        vector["q_ranges"] = vector["k_ranges"] = [[0, 4000]]
+        result = run_lines([json.dumps(damaged)], suffix="json")
+        self.assertIn(f"FAILED {vector['name']} [case/dispatch]: areas: ", result.stdout)
 
 
 def answer_of(test, case):

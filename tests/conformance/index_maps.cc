@@ -1,14 +1,12 @@
 #include "tests/conformance/index_maps.h"
 
-#include <cstring>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "core/plan/partition.h"
 #include "core/plan/status_macros.h"
+#include "tests/conformance/values.h"
 
 namespace cpshard::conformance {
 namespace {
@@ -30,33 +28,14 @@ constexpr NamedPartition kPartitions[] = {
     {"round_robin", RoundRobinPartition},
 };
 
-template <typename T>
-Tensor IndicesOf(const IndexMap& map, DType dtype) {
-  const std::vector<int64_t> columns = map.Expand();
-  auto values = std::make_shared<std::vector<T>>(columns.begin(), columns.end());
-  auto* data = reinterpret_cast<std::byte*>(values->data());
-  const size_t size = values->size() * sizeof(T);
-  return Tensor{{"indices", dtype, {map.size()}}, Buffer(std::move(values), data, size)};
-}
-
 Answer AnswerOf(const absl::StatusOr<std::vector<IndexMap>>& partition, DType dtype) {
   CPSHARD_RETURN_IF_ERROR(partition.status());
   std::vector<RankAnswer> answers(partition->size());
   for (size_t rank = 0; rank < partition->size(); ++rank) {
     const IndexMap& map = (*partition)[rank];
-    answers[rank].batch.tensors.push_back(dtype == DType::kI32 ? IndicesOf<int32_t>(map, dtype)
-                                                               : IndicesOf<int64_t>(map, dtype));
+    answers[rank].batch.tensors.push_back(IntTensor("indices", dtype, {map.size()}, map.Expand()));
   }
   return answers;
-}
-
-// InvalidArgument: `columns` for each of so many ranks are too much to expand.
-absl::Status CheckExpandable(absl::string_view what, int64_t columns, int64_t ranks) {
-  constexpr int64_t kMaxRanks = 4096;
-  constexpr int64_t kMaxColumns = int64_t{1} << 24;  // of all ranks together
-  if (ranks >= 1 && ranks <= kMaxRanks && columns <= kMaxColumns / ranks) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("args.", what, " ", columns, " and cp_size ",
-                                                 ranks, " are beyond what this runner expands"));
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ Outcome Unreadable(absl::string_view why) {
   return {.kind = Outcome::Kind::kFailed, .text = std::string(why)};
 }
 
+Outcome NotOnWire() { return {.kind = Outcome::Kind::kSkipped, .text = "verb not on the wire"}; }
+
 // Runs the cases of the corpus files that --only lets through.
 class Session {
  public:
@@ -65,17 +67,16 @@ class Session {
   }
 
  private:
-  // Masks and partitions for the solver that magi dispatches with, which is not there yet.
+  // Masks and partitions for the solver that magi dispatches with.
   void RunVectors(const std::string& stem, std::istream& file) {
     const std::string text(std::istreambuf_iterator<char>(file), {});
-    const absl::StatusOr<std::vector<std::string>> names = ReadVectorNames(text);
+    const absl::StatusOr<std::vector<DispatchVector>> vectors = ReadVectors(text);
     const std::string family = absl::StrCat(stem, "/dispatch");
-    if (!names.ok()) return report_.Add(family, stem, Unreadable(names.status().message()));
-    for (const std::string& name : *names) {
-      if (!wanted_.empty() && wanted_.count(name) == 0) continue;
-      seen_.insert(name);
-      report_.Add(family, name,
-                  {.kind = Outcome::Kind::kSkipped, .text = "not built yet: dispatch vectors"});
+    if (!vectors.ok()) return report_.Add(family, stem, Unreadable(vectors.status().message()));
+    for (const DispatchVector& vector : *vectors) {
+      if (!wanted_.empty() && wanted_.count(vector.name) == 0) continue;
+      seen_.insert(vector.name);
+      report_.Add(family, vector.name, target_.on_wire ? NotOnWire() : RunVector(vector));
     }
   }
 

@@ -26,9 +26,19 @@ CONVERTED = ("curated", "G1")  # thd_convert
 CONVERTED_CHUNKS = ("thd", "thd-0023")  # thd_chunks
 PACKED_REFUSED = ("te_thd", "te_thd-0001")
 UNREAL = ("curated", "A13")  # the TE formula refuses
+IN_FORWARD = ("curated", "F3")
+IN_FORWARD_REFUSED = ("in_forward", "in_forward_contig-0003")  # axis out of range
+DISPATCHED = ("magi", "magi-0057")  # magi_partition
+DISPATCH_REPORT = ("curated", "Q10")  # magi_layout
+MULTIPLE = ("curated", "I14")  # dsv4_multiple
+TARGETS = ("mtp", "mtp-0033")  # mtp_inputs
+BLOCKS = ("blockdiag", "blockdiag-0002")  # with state
+MAGI = ("magi", "magi-0032")  # with state
+MAGI_DECIDED = ("magi", "magi-0102")  # D3, D4: the reference's state
 
 PASSING = (SAME, DECIDED, REFUSED, LIBRARY, TE_LIBRARY, PACKED, PACKED_DECIDED, PACKED_CHUNKS,
-           CONVERTED, CONVERTED_CHUNKS, PACKED_REFUSED, UNREAL)
+           CONVERTED, CONVERTED_CHUNKS, PACKED_REFUSED, UNREAL, IN_FORWARD, IN_FORWARD_REFUSED,
+           DISPATCHED, DISPATCH_REPORT, MULTIPLE, TARGETS, BLOCKS, MAGI, MAGI_DECIDED)
 
 
 def expected_ranks(case):
@@ -42,15 +52,51 @@ class Runner(RunnerTest):
 
     def test_every_changed_expectation_fails(self):
         for where in (SAME, DECIDED, TE_LIBRARY, PACKED, PACKED_DECIDED, PACKED_CHUNKS, CONVERTED,
-                      CONVERTED_CHUNKS):
-            wrong = []
-            for rank in sorted({0, len(expected_ranks(golden(where))) - 1}):
-                for name, value in expected_ranks(golden(where))[rank]["outputs"].items():
-                    for mutate in MUTATIONS if "dtype" in value else SCALAR_MUTATIONS:
-                        case = golden(where)
-                        mutate(expected_ranks(case)[rank], name)
-                        wrong.append((case, f"rank {rank}, stream {name}"))
-            self.each_fails(wrong)
+                      CONVERTED_CHUNKS, IN_FORWARD, DISPATCHED, MULTIPLE, TARGETS, BLOCKS, MAGI,
+                      MAGI_DECIDED):
+            self.each_fails(changed(where, "outputs", "stream", expected_ranks))
+
+    def test_every_changed_state_fails(self):
+        for where in (BLOCKS, MAGI, MAGI_DECIDED):
+            self.each_fails(changed(where, "state", "state, stream", lambda case: case["ranks"]))
+
+    def test_a_state_of_its_own_comes_before_the_reference_s(self):
+        case = golden(MAGI_DECIDED)
+        for own, reference in zip(expected_ranks(case), case["ranks"]):
+            own["state"], reference["state"] = reference["state"], {}
+        self.passes(case)
+        expected_ranks(case)[1]["state"]["pad_size"]["value"] = 0
+        self.fails(case, "rank 1, state, stream pad_size: got integer 2, want integer 0")
+
+    def test_chunks_of_a_dispatch_are_compared(self):
+        for damage in (lambda chunks: chunks.append({"value": 16}), lambda chunks: chunks.pop(),
+                       lambda chunks: chunks[0].update(value=15)):
+            case = golden(DISPATCHED)
+            damage(case["ranks"][1]["outputs"]["chunks_of_rank"]["list"])
+            self.fails(case, "rank 1, stream chunks_of_rank.")
+
+    def test_targets_of_every_depth_are_compared(self):
+        wrong = []
+        for name in ("input_ids", "position_ids", "targets", "valid_masks"):
+            for depth in range(2):
+                for mutate in MUTATIONS:
+                    case = golden(TARGETS)
+                    values = case["ranks"][0]["outputs"][name]["list"]
+                    entry = {"outputs": {f"{name}.{depth}": values[depth]}}
+                    mutate(entry, f"{name}.{depth}")
+                    rest = {f"{name}.{i}": value for i, value in enumerate(values) if i != depth}
+                    del case["ranks"][0]["outputs"][name]
+                    case["ranks"][0]["outputs"].update(rest | entry["outputs"])
+                    wrong.append((case, f"rank 0, stream {name}.{depth}"))
+        self.each_fails(wrong)
+
+    def test_the_report_of_a_dispatch_is_compared(self):
+        for rank in range(2):
+            for change in ({"padded_seq_len": 4}, {"original_seq_len": 4},
+                           {"input_row_shape": [2, 2]}, {"local_token_global_indices": None}):
+                case = golden(DISPATCH_REPORT)
+                case["ranks"][rank]["layout"].update(change)
+                self.fails(case, f"rank {rank}, layout {next(iter(change))}")
 
     def test_gradients_are_compared(self):
         case = golden(("curated", "D11"))
@@ -233,6 +279,20 @@ class Runner(RunnerTest):
         for flags in ([], ["--corpus"], ["--corpus", str(GOLDEN / "absent.jsonl")],
                       ["--corpus", str(GOLDEN / "identity.jsonl"), "--what"]):
             self.assertEqual(subprocess.run([RUNNER, *flags], capture_output=True).returncode, 64)
+
+
+def changed(where, member, kind, ranks_of):
+    """The case with one value of the first or the last rank's `member` changed, and its name."""
+    wrong = []
+    for rank in sorted({0, len(ranks_of(golden(where))) - 1}):
+        for name, value in ranks_of(golden(where))[rank][member].items():
+            if "list" in value:
+                continue
+            for mutate in MUTATIONS if "dtype" in value else SCALAR_MUTATIONS:
+                case = golden(where)
+                mutate({"outputs": ranks_of(case)[rank][member]}, name)
+                wrong.append((case, f"rank {rank}, {kind} {name}"))
+    return wrong
 
 
 def cases_of(stem):

@@ -59,22 +59,16 @@ absl::StatusOr<std::vector<ShardCall>> CallsOf(const Input& input, const std::st
   return calls;
 }
 
-// Leaves of an answer what the conversion alone makes.
-void KeepConversion(RankAnswer& answer) {
-  std::erase_if(answer.batch.tensors,
-                [](const Tensor& tensor) { return tensor.spec.name == "_thd_local_indices"; });
-  answer.layout = {};
-}
-
 // The ranks of all calls, one after the other; or the first refusal.
-Answer Ask(const Target& target, const std::vector<ShardCall>& calls, bool gradient,
-           bool conversion_only) {
+Answer Ask(const Target& target, const Backend& backend, const std::vector<ShardCall>& calls,
+           bool gradient) {
   std::vector<RankAnswer> ranks;
   for (const ShardCall& call : calls) {
     CPSHARD_ASSIGN_OR_RETURN(std::vector<RankAnswer> answer, target.shard(call));
+    if (backend.add_state != nullptr && !target.on_wire) backend.add_state(call, answer);
     for (RankAnswer& rank : answer) {
       if (gradient) AddGradientOfSum(call.batch, rank);
-      if (conversion_only) KeepConversion(rank);
+      if (backend.adapt != nullptr) backend.adapt(call.batch, rank);
       ranks.push_back(std::move(rank));
     }
   }
@@ -85,13 +79,14 @@ Answer Ask(const Target& target, const std::vector<ShardCall>& calls, bool gradi
 absl::StatusOr<Question> Prepare(const Input& input, const Backend& backend, const Target& target) {
   if (backend.library != nullptr) return ReadLibraryCall(backend, input);
   CPSHARD_ASSIGN_OR_RETURN(const ShardArgs args, ReadShardArgs(backend, input.args));
-  if (backend.conversion_only && input.cp_size) {
-    return absl::InvalidArgumentError("a conversion has no mesh, cp_size must be null");
+  if (backend.no_mesh && input.cp_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(backend.name, " has no mesh, cp_size must be null"));
   }
   CPSHARD_ASSIGN_OR_RETURN(std::vector<ShardCall> calls, CallsOf(input, args.options));
   const bool gradient = args.wants_gradient && !target.on_wire;
-  return Question([calls = std::move(calls), gradient, only = backend.conversion_only, &target] {
-    return Ask(target, calls, gradient, only);
+  return Question([calls = std::move(calls), gradient, &backend, &target] {
+    return Ask(target, backend, calls, gradient);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "tests/conformance/values.h"
 
+#include <cstring>
 #include <memory>
 #include <set>
 #include <utility>
@@ -134,6 +135,14 @@ absl::StatusOr<Tensor> DecodeTensor(absl::string_view name, const Json& json) {
   }
   tensor.buffer = BufferOf(flattener.TakeBytes());
   return tensor;
+}
+
+Tensor IntTensor(absl::string_view name, DType dtype, std::vector<int64_t> dims,
+                 absl::Span<const int64_t> values) {
+  const int64_t item = ItemSize(dtype);
+  std::vector<std::byte> bytes(values.size() * item);
+  for (size_t i = 0; i < values.size(); ++i) std::memcpy(&bytes[i * item], &values[i], item);
+  return Tensor{{std::string(name), dtype, std::move(dims)}, BufferOf(std::move(bytes))};
 }
 
 absl::Status AppendValue(absl::string_view name, const Json& json, const Pick& pick, Batch& batch) {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/batch/batch.h"
 #include "tests/conformance/json.h"
 
@@ -16,6 +18,10 @@ namespace cpshard::conformance {
 // {"dtype", "shape", "data"}. InvalidArgument: a field is missing, an unknown dtype, data that is
 // not nested as the shape says, an element that the dtype does not hold.
 absl::StatusOr<Tensor> DecodeTensor(absl::string_view name, const Json& json);
+
+// A tensor of these integers; `dtype` is an integer one that holds them.
+Tensor IntTensor(absl::string_view name, DType dtype, std::vector<int64_t> dims,
+                 absl::Span<const int64_t> values);
 
 // Whose value is taken where it differs.
 struct Pick {

@@ -154,7 +154,8 @@ row("shards over max_batch_bytes", str(2 << 30), messages=frames(BAD, packed(
 
 # The begin: options.
 row("no options", "layout", messages=with_options({}))
-row("a layout that is not built", "magi", code=UNIMPLEMENTED, messages=with_options({"magi": {}}))
+row("a layout with what it does not go with", "tp_size", code=UNIMPLEMENTED,
+    messages=with_options({"qwen3_8": {"tp_size": "2"}}))
 row("an option that nobody knows", "900", messages=[
     picked(0, 1, 2, 3)[0].SerializeToString() + field(3, field(1, field(900, b"x"))),
     *picked(0, 1, 2, 3)[1:]])

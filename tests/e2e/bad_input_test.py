@@ -13,12 +13,14 @@ import grpc
 import bad_arguments
 import bad_batches
 import bad_files
+import bad_layouts
 import bad_messages
 from live_server import LiveServer
 from programs import ENVIRONMENT, SERVER, SLACK, ProgramTest, cpshard, write_batch
 from stubs import connect, request_of
 from work import GOOD, OPTIONS, is_right
 
+BATCHES = bad_batches.ROWS + bad_layouts.ROWS
 METHODS = "/cpshard.v1.ShardService/"
 SMALL = SLACK * (256 << 20)  # bytes that no refusal may use
 
@@ -59,7 +61,7 @@ class BadInput(ProgramTest):
         return [f"--cp={cp}", "--options", json.dumps(row.options), *ranks]
 
     def check_batches_on_the_command_line(self, *server):
-        for row in bad_batches.ROWS:
+        for row in BATCHES:
             with self.subTest(row.name):
                 source = write_batch(self.folder / "batch.safetensors", row.batch)
                 self.command_refuses(row, "shard", *self.shard_arguments(row), "--in", source,
@@ -73,7 +75,7 @@ class BadInput(ProgramTest):
         self.check_server()
 
     def test_batches_are_refused_by_cpshard_plan(self):
-        for row in bad_batches.ROWS[::5]:
+        for row in BATCHES[::5]:
             with self.subTest(row.name):
                 source = write_batch(self.folder / "batch.safetensors", row.batch)
                 self.command_refuses(row, "plan", *self.shard_arguments(row), "--in", source)
@@ -89,7 +91,7 @@ class BadInput(ProgramTest):
         self.check_server()
 
     def test_batches_are_refused_as_messages(self):
-        for row in bad_batches.ROWS:
+        for row in BATCHES:
             request = request_of(row.batch, row.options, row.cp, row.ranks)
             for method in ("ShardBatch", "PlanLayout"):
                 with self.subTest(f"{method}: {row.name}"):

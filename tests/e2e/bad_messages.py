@@ -109,7 +109,8 @@ message("a long name of a declared extra", "'xxx",
 message("an unknown option", "500", more=field(1, field(500, b"x")))
 message("an unknown option of the layout", "501", more=field(1, field(12, field(501, b"x"))))
 message("an unknown option of an extra", "502", more=field(1, field(3, field(502, b"x"))))
-message("the reserved layout `model`", "26", more=field(1, field(26, b"")))
+message("an unknown option of a model", "503", more=field(1, field(26, field(503, b"x"))))
+message("an unknown family of models", "99", "family", more=field(1, field(26, b"\x08\x63")))
 message("an unknown enum value", "77", "variant", more=field(1, field(18, b"\x08\x4d")))
 message("no options at all", "layout", data=without("options"))
 

@@ -180,7 +180,8 @@ class Bench(ProgramTest):
     def test_what_cannot_be_measured_is_refused(self):
         bench = lambda *arguments: run(BIN / "cpshard", "bench", *QUICK, *arguments)
         self.refused(bench(f"--server=unix:{self.folder}/nobody"), "UNAVAILABLE")
-        self.refused(bench("--options={\"magi\": {}}"), "UNIMPLEMENTED", "magi")
+        self.refused(bench("--options={\"qwen3_8\": {\"tp_size\": 2}}"), "UNIMPLEMENTED",
+                     "tp_size")
         self.refused(bench(f"--options={self.folder}/absent.json"), "NOT_FOUND", "absent.json")
         for arguments in (["--sizes=0"], ["--sizes=3000"], ["--inflight=0"], ["--seconds=0"],
                           ["--cp=0"], ["--sizes=x"]):

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import bad_batches
+import bad_layouts
 import bad_frames
 from bad_frames import BAD
 from live_server import LiveServer
@@ -70,7 +71,7 @@ class BadFrames(StreamTest):
 
     def test_what_the_unary_calls_refuse_is_refused_alike(self):
         stream = self.served.stream()
-        for row in bad_batches.ROWS:
+        for row in bad_batches.ROWS + bad_layouts.ROWS:
             with self.subTest(row.name):
                 sent = frames(BAD, packed(row.batch, row.options, row.cp, row.ranks))
                 if sent[0].ByteSize() - len(sent[0].body) > 60 << 10:

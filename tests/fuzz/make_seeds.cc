@@ -29,6 +29,22 @@ const std::vector<Named> kOptions = {
     {"round_robin_full", R"({"round_robin": {"keep_primary_full": true}})"},
     {"thd", R"({"thd": {}})"},
     {"thd_chunks", R"({"thd": {"num_chunks": 2}})"},
+    {"glm_dsa", R"({"glm_dsa": {}})"},
+    {"glm_dsa_chunks", R"({"glm_dsa": {"num_chunks": 2}})"},
+    {"deepseek_v4", R"({"deepseek_v4": {"pad_multiple": 4}, "min_padded_len": 17})"},
+    {"deepseek_v41", R"({"deepseek_v41": {"packed_alignment": 3}})"},
+    {"gemma4", R"({"gemma4": {}})"},
+    {"kimi", R"({"kimi": {"variant": "LINEAR"}})"},
+    {"kimi_k3", R"({"kimi": {"variant": "K3"}})"},
+    {"glm5_next", R"({"glm5_next": {"keep_primary_full": true}})"},
+    {"mimo", R"({"mimo": {"image_token_id": 3, "video_token_id": -1}})"},
+    {"qwen3_8", R"({"qwen3_8": {}})"},
+    {"block_diagonal", R"({"block_diagonal": {}})"},
+    {"magi", R"({"magi": {"variant": "HF", "chunk_size": 2}})"},
+    {"magi_custom", R"({"magi": {"variant": "CUSTOM", "min_chunks_per_rank": 2}})"},
+    {"explicit", R"({"explicit": {"ranks": [{"runs": [{"length": 1}, {"source": 4, "length": 12}]},
+{"runs": [{"source": 1, "length": 3}]}]}})"},
+    {"document_head_tail", R"({"document_head_tail": {}})"},
 };
 
 const std::vector<Named> kMoreOptions = {
@@ -51,8 +67,17 @@ const std::vector<Named> kMoreOptions = {
     {"targets", R"({"identity": {}, "targets": {"num_depths": 2, "ignore_index": "-1"}})"},
     {"two_layouts", R"({"identity": {}, "contiguous": {}})"},
     {"twice", R"({"identity": {}, "identity": {}})"},
-    {"magi", R"({"magi": {"variant": "HF", "domain": "VLM", "chunk_size": 512}})"},
-    {"explicit", R"({"explicit": {"ranks": [{"runs": [{"source": 0, "length": 3}]}]}})"},
+    {"magi_vlm", R"({"magi": {"variant": "HF", "domain": "VLM", "chunk_size": 512}})"},
+    {"magi_sizes", R"({"magi": {"variant": 2, "chunk_size": "9223372036854775807",
+"min_chunks_per_rank": "9223372036854775807"}})"},
+    {"no_variant", R"({"kimi": {}})"},
+    {"alignment_max", R"({"deepseek_v41": {"packed_alignment": "9223372036854775807",
+"pad_multiple": "9223372036854775807"}, "min_padded_len": "9223372036854775807"})"},
+    {"explicit_one", R"({"explicit": {"ranks": [{"runs": [{"source": 0, "length": 3}]}]}})"},
+    {"explicit_large", R"({"explicit": {"ranks": [{"runs": [{"length": 6}]},
+{"runs": [{"source": 6, "length": "9223372036854775801"}]}]}})"},
+    {"explicit_none", R"({"explicit": {"ranks": [{}, {"runs": [{"source": 3}]}]}})"},
+    {"tensor_parallel", R"({"qwen3_8": {"tp_size": 2}})"},
     {"camel", R"({"roundRobin": {"keepPrimaryFull": null}})"},
     {"unknown", R"({"identity": {"nothing": [1, 2.5e3, "\u00e9\ud83d\ude00"]}})"},
     {"deep", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["},
@@ -103,6 +128,20 @@ std::vector<std::pair<std::string, Batch>> Batches() {
          Lengths("seq_lens_padded", {2, 2}, {4, 4, 8, -1000}),
          Counted("pixel_values", DType::kF32, {3})},
         {{"cp_rank", int64_t{9}}}}},
+      {"one_row",
+       {{Counted("input_ids", DType::kI64, {1, 8}), Counted("labels", DType::kI64, {1, 8}),
+         Counted("position_ids", DType::kI64, {1, 8}), Lengths("seq_lens", {1, 2}, {3, 5})},
+        {{"qkv_format", std::string("thd")}}}},
+      {"boundaries",
+       {{Counted("input_ids", DType::kI32, {1, 8}), Counted("labels", DType::kI64, {1, 8}),
+         Lengths("cu_seqlens", {3}, {0, 3, 8})},
+        {}}},
+      {"visual",
+       {{Counted("input_ids", DType::kI64, {1, 7}),
+         Counted("visual_pos_masks", DType::kBool, {1, 7}),
+         Counted("_deepstack_visual_embeds.0", DType::kF32, {7, 2}),
+         Counted("_deepstack_visual_embeds.1", DType::kI16, {7})},
+        {}}},
       {"empty",
        {{Counted("input_ids", DType::kI64, {0, 5}), Counted("labels", DType::kI64, {0, 5}),
          Counted("x", DType::kF64, {})},
@@ -120,6 +159,8 @@ void WriteRequests(const Seeds& seeds) {
     for (const auto& [name, text] : kOptions) {
       Options options = *Options::FromJson(text);
       options.SetDefaultPaddingTokenId(0);
+      const bool planned = PlanBatch(*options.MakeSharder(), batch, 2).ok();
+      if (!planned && batch_name != "plain") continue;  // one refusal of each will do
       v1::ShardBatchRequest message;
       (void)EncodeShardBatchRequest(batch, options, 2, {}, &message);
       if (batch_name == "even" || (batch_name == "plain" && name == "thd")) message.clear_cp_size();
@@ -148,14 +189,15 @@ void WriteLayouts(const Seeds& seeds) {
   for (const auto& [name, text] : kOptions) {
     Options options = *Options::FromJson(text);
     options.SetDefaultPaddingTokenId(0);
-    const bool packed = name == "thd" || name == "thd_chunks";
-    const auto batch = std::find_if(batches.begin(), batches.end(), [&](const auto& named) {
-      return named.first == (packed ? "documents" : "plain");
-    });
-    const auto plan = PlanBatch(*options.MakeSharder(), batch->second, 2);
-    if (!plan.ok()) continue;
-    const std::vector<ShardLayout> layouts = {LayoutFor(*plan, 0, 42), LayoutFor(*plan, 1, 42)};
-    seeds.Write("layouts", name, LayoutsToJson(layouts));
+    for (const char* batch_name : {"documents", "one_row", "plain"}) {  // the first that it takes
+      const auto batch = std::find_if(batches.begin(), batches.end(),
+                                      [&](const auto& named) { return named.first == batch_name; });
+      const auto plan = PlanBatch(*options.MakeSharder(), batch->second, 2);
+      if (!plan.ok()) continue;
+      const std::vector<ShardLayout> layouts = {LayoutFor(*plan, 0, 42), LayoutFor(*plan, 1, 42)};
+      seeds.Write("layouts", name, LayoutsToJson(layouts));
+      break;
+    }
   }
   ShardLayout first{.cp_size = 2, .batch_digest = ~uint64_t{0}, .runs = {{0, 1}, {3, 1}}};
   first.padded_seq_len = 4;
@@ -170,9 +212,11 @@ void WriteLayouts(const Seeds& seeds) {
     seeds.Write("layouts", name, LayoutsToJson(layouts));
   };
   both("positions", [](auto& x) {
-    x.input_token_stream_positions = {{2, 3}, {0, 1, -1, 3, 3, 2}};
+    x.input_token_stream_positions = IntArray{{2, 3}, {0, 1, -1, 3, 3, 2}};
   });
-  both("positions_beyond", [](auto& x) { x.input_token_stream_positions = {{2, 1}, {0, 9}}; });
+  both("positions_beyond", [](auto& x) {
+    x.input_token_stream_positions = IntArray{{2, 1}, {0, 9}};
+  });
   both("rows", [](auto& x) { x.input_row_shape = {{2}, {2, 2}}; });
   both("original", [](auto& x) { x.original_seq_len = 3; });
   both("original_below", [](auto& x) { x.original_seq_len = -3; });

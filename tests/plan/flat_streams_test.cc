@@ -116,6 +116,7 @@ TEST(FlatStreams, WithoutLengthsPaddingIsTheTailThatEqualsThePadId) {
     PackedBatch batch(1, 4);
     const auto chunks = ByValue(batch, {1, 4}, std::move(ids), 1, dtype, pad);
     EXPECT_TRUE(chunks.ok()) << chunks.status();
+    if (!chunks.ok()) return std::vector<bool>();
     EXPECT_EQ(chunks->size(), 1u);
     EXPECT_THAT(chunks->at(0).lengths.real, IsEmpty());
     EXPECT_THAT(chunks->at(0).lengths.padded, IsEmpty());
@@ -125,8 +126,21 @@ TEST(FlatStreams, WithoutLengthsPaddingIsTheTailThatEqualsThePadId) {
   EXPECT_THAT(mask({5, 6, 0, 0}), ElementsAre(false, false, true, true));
   EXPECT_THAT(mask({0, 0, 0, 0}), ElementsAre(true, true, true, true));
   EXPECT_THAT(mask({5, 6, 7, 255}, DType::kU8, 255), ElementsAre(false, false, false, true));
-  EXPECT_THAT(mask({5, 6, 7, 255}, DType::kU8, -1), ElementsAre(false, false, false, false));
   EXPECT_THAT(mask({5, -1, -1, -1}, DType::kI16, -1), ElementsAre(false, true, true, true));
+  // Floating ids, bit by bit: 1, 2, 0 and -0.
+  EXPECT_THAT(mask({0x3f800000, 0x40000000, 0, 0x80000000}, DType::kF32, 0),
+              ElementsAre(false, false, true, true));
+  EXPECT_THAT(mask({0, 0x3f80, 0x4000, 0x4000}, DType::kBF16, 2),
+              ElementsAre(false, false, true, true));
+}
+
+// Ids beyond what a double tells apart.
+TEST(FlatStreams, ThePadIdIsComparedExactly) {
+  constexpr int64_t kPad = int64_t{1} << 53;
+  PackedBatch batch(1, 3);
+  const auto chunks = ByValue(batch, {1, 3}, {kPad + 1, kPad - 1, kPad}, 1, DType::kI64, kPad);
+  ASSERT_TRUE(chunks.ok()) << chunks.status();
+  EXPECT_THAT(Mask(chunks->at(0).padding), ElementsAre(false, false, true));
 }
 
 // Rows are flattened first: the suffix is that of the stream, not of a row.

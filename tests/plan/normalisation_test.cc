@@ -112,8 +112,7 @@ TEST(Normalisation, ContiguousContinuesPositionsOfEveryShapeAndDType) {
          std::vector<std::vector<int64_t>>{{2, 6}, {1, 6}, {3, 2, 6}, {3, 1, 6}, {2, 3, 6}}) {
       const BatchSpec spec = WithPositions(2, dtype, dims);
       if (dtype == DType::kBool) {
-        ExpectRefused(Contiguous(), spec,
-                      {"position_ids", "bool", "2 padding columns", "integers"});
+        ExpectRefused(Contiguous(), spec, {"position_ids", "bool", "6 -> 8 columns", "integers"});
         continue;
       }
       const StreamPlan stream = StreamOf(PlanOf(Contiguous(), spec), "position_ids");

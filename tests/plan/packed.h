@@ -82,7 +82,7 @@ class PackedBatch {
         ADD_FAILURE() << "the values of '" << name << "' are needed";
         continue;
       }
-      values.emplace(name, IntView(tensor->dtype, tensor->dims, values_.at(name).data()));
+      values.emplace(name, ValueView(tensor->dtype, tensor->dims, values_.at(name).data()));
     }
     return values;
   }

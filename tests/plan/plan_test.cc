@@ -200,10 +200,10 @@ TEST(Plan, OneChunkIsNotStacked) {
 }
 
 TEST(Plan, LocalSlotsAreThoseOfAllChunks) {
-  EXPECT_EQ(LocalSlots(Uneven({}), 0), 5);
-  EXPECT_EQ(LocalSlots(Stacked({}), 0), 10);
-  EXPECT_EQ(LocalSlots(Stacked({}), 1), 6);
-  EXPECT_EQ(LocalSlots(ShardPlan(), 0), 0);
+  EXPECT_EQ(LocalSlots(Uneven({}).chunks, 0), 5);
+  EXPECT_EQ(LocalSlots(Stacked({}).chunks, 0), 10);
+  EXPECT_EQ(LocalSlots(Stacked({}).chunks, 1), 6);
+  EXPECT_EQ(LocalSlots({}, 0), 0);
 }
 
 TEST(Plan, BytesOfAStackedStreamAreThoseOfAllChunks) {

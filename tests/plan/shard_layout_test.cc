@@ -106,6 +106,18 @@ TEST(ShardLayout, OnePlacementStandsForEveryRow) {
             (IntArray{{2, 6}, {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}}));
 }
 
+TEST(ShardLayout, RanksShareThePositionsAndNothingElse) {
+  LayoutPlan layout = Layout();
+  layout.report.stream_positions = true;
+  layout.report.indices = Report::Indices::kI64;
+  const ShardPlan plan = PlanWith(layout);
+  LayoutRecords records(plan, 7);
+  const ShardLayout second = records.Of(1), first = records.Of(0);
+  EXPECT_EQ(&*first.input_token_stream_positions, &*second.input_token_stream_positions);
+  EXPECT_EQ(first, LayoutFor(plan, 0, 7));
+  EXPECT_EQ(second, LayoutFor(plan, 1, 7));
+}
+
 TEST(ShardLayout, ChunksLieOneAfterTheOtherAndReportNoLengths) {
   ShardPlan plan = PlanWith(Layout());
   plan.chunks.front().report.padded_seq_len = 8;

@@ -41,8 +41,8 @@ inline BatchSpec Without(BatchSpec spec, const std::string& name) {
 }
 
 // A view of `values`, which must outlive it.
-inline IntView IntsOf(std::vector<int64_t> dims, const std::vector<int64_t>& values) {
-  return IntView(DType::kI64, std::move(dims), reinterpret_cast<const std::byte*>(values.data()));
+inline ValueView IntsOf(std::vector<int64_t> dims, const std::vector<int64_t>& values) {
+  return ValueView(DType::kI64, std::move(dims), reinterpret_cast<const std::byte*>(values.data()));
 }
 
 // The plan of a batch that must not be refused.

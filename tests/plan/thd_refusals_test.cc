@@ -185,6 +185,10 @@ std::vector<Refusal> OfTokens() {
        PackedBatch(3, 4).Real({{4}, {4}, {4}}),
        {"input_ids", "3 rows", "num_chunks 2", "multiple"},
        {.num_chunks = 2}},
+      {"MoreChunksThanAPlanTakes",
+       PackedBatch(8192, 1).Cp(1).Real(Rows(8192, {1})),
+       {"num_chunks is 8192", "at most 4096"},
+       {.num_chunks = 8192}},
       {"MoreChunksThanRows", Good(), {"input_ids", "2 rows", "num_chunks 3"}, {.num_chunks = 3}},
       {"DocumentsTimesRanksOverTheLimit",
        OneRow(8192, std::vector<int64_t>(1025, -1000)).Cp(4096),
@@ -255,9 +259,11 @@ std::vector<Refusal> OfShapes() {
                           with(name.c_str(), dtype, dims),
                           {stream + std::string(DTypeName(dtype)) + DimsString(dims), way_out}});
     };
-    add("Floating", DType::kF32, {2, 1}, "send integers");
-    add("HalfFloating", DType::kBF16, {2, 1}, "send integers");
-    add("Bool", DType::kBool, {2, 1}, "send integers");
+    add("Floating", DType::kF32, {2, 1}, "send i16, i32 or i64");
+    add("HalfFloating", DType::kBF16, {2, 1}, "send i16, i32 or i64");
+    add("Bool", DType::kBool, {2, 1}, "send i16, i32 or i64");
+    add("OneByte", DType::kI8, {2, 1}, "which can hold -1000");
+    add("UnsignedByte", DType::kU8, {2, 1}, "which can hold -1000");
     add("ThreeAxesOf", DType::kI64, {2, 1, 2}, "send [2, n]");
     add("OneAxisForTwoRowsOf", DType::kI64, {2}, "send [2, n]");
     add("NoAxisOf", DType::kI64, {}, "send [2, n]");
@@ -331,9 +337,14 @@ std::vector<Refusal> OfPaddingByValue() {
        bare(DType::kI16, {2, 4}, {5, 6, 0, 0, 8, 0, 9, 0}),
        {"input_ids", "padding_token_id 0 at token 5", "9 at token 6"},
        {.num_chunks = 2}},
-      {"FloatingIdsWithoutLengths",
-       bare(DType::kF32, {2, 4}, {}),
-       {"input_ids", "f32[2, 4]", "send 'seq_lens' [2, n]"}},
+      {"APadIdThatTheIdsCannotHold",
+       bare(DType::kU8, {2, 4}, ids),
+       {"'input_ids'", "-1", "u8"},
+       {},
+       {.padding_token_id = -1}},
+      {"LargeIdsBehindThePadId",
+       bare(DType::kI64, {2, 4}, {5, 0, 123456789, 7, 8, 9, 0, 0}),
+       {"padding_token_id 0 at token 1", "123456789 at token 2"}},
       {"EmbeddingsWithoutLengths",
        bare(DType::kBF16, {2, 4, 16}, {}),
        {"input_ids", "bf16[2, 4, 16]", "send 'seq_lens' [2, n]"}},
@@ -343,10 +354,32 @@ std::vector<Refusal> OfPaddingByValue() {
   };
 }
 
+std::vector<Refusal> OfIncomingBoundaries() {
+  const auto with = [](std::vector<int64_t> boundaries) {
+    const int64_t count = static_cast<int64_t>(boundaries.size());
+    PackedBatch batch = GoodReal({{4, 4}, {8}});
+    return batch.Set({"cu_seqlens_padded", DType::kI32, {count}}, std::move(boundaries));
+  };
+  const Parts parts = {"'cu_seqlens_padded'", "3 documents", "cp_size 2", "leave it out"};
+  return {
+      {"StaleBoundariesOfOtherDocuments", with({0, 4, 12, 16}), parts},
+      {"StaleBoundariesOfAShorterStream", with({0, 4, 8, 12}), parts},
+      {"StaleBoundariesOfFewerDocuments", with({0, 8, 16}), parts},
+      {"StaleBoundariesWithAnUnusedPlace", with({0, 4, 8, 16, -1000}), parts},
+      {"StaleBoundariesOfNothing", with({}), parts},
+      {"StaleBoundariesOfFloats",
+       GoodReal({{4, 4}, {8}}).Set({"cu_seqlens_padded", DType::kF32, {4}}), parts},
+      {"StaleBoundariesOfChunks",
+       with({0, 4, 8, 16}).Cp(1),
+       {"'cu_seqlens_padded'", "2 chunks", "leave it out"},
+       {.num_chunks = 2}},
+  };
+}
+
 std::vector<Refusal> AllRefusals() {
   std::vector<Refusal> all;
   for (auto rows : {OfPieces, OfLengths, OfSums, OfTokens, OfPositions, OfShapes, OfWhatIsThere,
-                    OfPaddingByValue}) {
+                    OfIncomingBoundaries, OfPaddingByValue}) {
     for (Refusal& refusal : rows()) all.push_back(std::move(refusal));
   }
   return all;

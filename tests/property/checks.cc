@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/oracle/tensors.h"
+#include "tests/property/stitching.h"
 
 namespace cpshard::property {
 
@@ -23,19 +24,42 @@ BufferPool& ThePool() {
 
 namespace {
 
-std::vector<int64_t> ColumnsOf(const ShardLayout& layout) {
-  std::vector<int64_t> columns;
-  for (const Run& run : layout.runs) {
-    for (int64_t i = 0; i < run.length; ++i) columns.push_back(run.source + i);
-  }
-  return columns;
+bool IsRank(const ScalarEntry& scalar) {
+  return scalar.name == "cp_rank" || scalar.name.ends_with("cp_context.rank");
 }
 
-// All but the rank itself.
+bool IsStart(const ScalarEntry& scalar) {
+  return scalar.name.ends_with("seq_start") || scalar.name.ends_with("local_sequence_start");
+}
+
+// All but the rank itself and where its columns begin.
 std::vector<ScalarEntry> SharedScalars(const RankShard& shard) {
   std::vector<ScalarEntry> scalars = shard.batch.scalars;
-  std::erase_if(scalars, [](const ScalarEntry& scalar) { return scalar.name == "cp_rank"; });
+  std::erase_if(scalars,
+                [](const ScalarEntry& scalar) { return IsRank(scalar) || IsStart(scalar); });
   return scalars;
+}
+
+// What a rank is told of itself is what its layout says.
+std::string OwnScalarsFault(const RankShard& shard) {
+  int64_t slots = 0;
+  for (const Run& run : shard.layout.runs) slots += run.length;
+  for (const ScalarEntry& scalar : shard.batch.scalars) {
+    const int64_t start = slots > 0 ? shard.layout.runs.front().source : 0;
+    const bool wrong = (IsRank(scalar) && scalar.value != Scalar(shard.layout.cp_rank)) ||
+                       (IsStart(scalar) && scalar.value != Scalar(start));
+    if (wrong) return absl::StrCat(scalar.name, " is not that of its layout");
+  }
+  return "";
+}
+
+// The spec of a stream, without the length that ranks may differ in.
+TensorSpec SharedSpec(const LayoutCase& layout, const RankShard& shard, size_t stream) {
+  TensorSpec spec = shard.batch.tensors[stream].spec;
+  const StreamCut& cut = shard.cuts[stream];
+  const bool may_differ = layout.uneven || spec.name.starts_with(kDeepStack);
+  if (may_differ && cut.extent == Extent::kLocal) spec.dims[cut.seq_axis] = 0;
+  return spec;
 }
 
 std::string ScalarsFault(const Batch& got, const std::map<std::string, oracle::Scalar>& want) {
@@ -86,8 +110,8 @@ std::string TensorFault(const std::string& name, const oracle::Tensor& got,
 
 absl::StatusOr<ShardResult> ShardSample(const LayoutCase& layout, const Sample& sample,
                                         const Point& point, const std::vector<int64_t>& ranks) {
-  return ShardBatch(layout.SharderFor(sample), ToProduct(sample), point.cp_size, ranks, Limits{},
-                    TheExecutor(), ThePool());
+  return ShardBatch(layout.SharderFor(sample, point), ToProduct(sample), point.cp_size, ranks,
+                    Limits{}, TheExecutor(), ThePool());
 }
 
 std::string CoverageFault(const LayoutCase& layout, const Shards& shards) {
@@ -110,7 +134,7 @@ std::string CoverageFault(const LayoutCase& layout, const Shards& shards) {
   return absl::StrCat("a column is held by no rank or by several: ", DimsString(times));
 }
 
-std::string AgreementFault(const Shards& shards) {
+std::string AgreementFault(const LayoutCase& of, const Shards& shards) {
   const RankShard& first = shards.front();
   for (size_t rank = 0; rank < shards.size(); ++rank) {
     const RankShard& shard = shards[rank];
@@ -121,14 +145,18 @@ std::string AgreementFault(const Shards& shards) {
     layout.runs = first.layout.runs;
     if (layout.local_token_global_indices && first.layout.local_token_global_indices) {
       layout.local_token_global_indices->values = first.layout.local_token_global_indices->values;
+      if (of.uneven) {
+        layout.local_token_global_indices->shape = first.layout.local_token_global_indices->shape;
+      }
     }
     if (!(layout == first.layout)) return absl::StrCat("layout of rank ", rank, " is another");
     if (shard.cuts != first.cuts) return absl::StrCat("cuts of rank ", rank, " are others");
     if (SharedScalars(shard) != SharedScalars(first)) return "scalars differ";
+    if (const std::string fault = OwnScalarsFault(shard); !fault.empty()) return fault;
     if (shard.batch.tensors.size() != first.batch.tensors.size()) return "streams are missing";
     for (size_t i = 0; i < shard.batch.tensors.size(); ++i) {
-      const TensorSpec& spec = shard.batch.tensors[i].spec;
-      if (!(spec == first.batch.tensors[i].spec)) {
+      const TensorSpec spec = SharedSpec(of, shard, i);
+      if (!(spec == SharedSpec(of, first, i))) {
         return absl::StrCat(spec.name, " of rank ", rank, " has another shape than on rank 0");
       }
     }
@@ -172,20 +200,34 @@ std::string DifferenceFault(const Shards& a, const Shards& b, const std::string&
 
 namespace {
 
-int64_t LabelsThatCount(const oracle::Tensor& labels) {
+// Of the elements of [B, S, ...] those of tokens that `kept` (one per token; empty: all) keeps.
+int64_t LabelsThatCount(const oracle::Tensor& labels, const std::vector<bool>& kept) {
   const int64_t size = ItemSize(*ParseDType(labels.dtype));
+  const int64_t elements = labels.bytes.size() / size;
   int64_t count = 0;
-  for (size_t at = 0; at < labels.bytes.size(); at += size) {
+  for (int64_t i = 0; i < elements; ++i) {
+    const size_t at = i * size;
     int64_t value = labels.bytes[at + size - 1] >= 0x80 ? -1 : 0;  // the sign, then the low bytes
     std::memcpy(&value, labels.bytes.data() + at, size);
-    if (value != -100) ++count;
+    const int64_t tokens = kept.size();
+    if (value != -100 && (tokens == 0 || kept[i / (elements / tokens)])) ++count;
   }
   return count;
 }
 
+// Which of the caller's tokens the layout did not drop; empty = all.
+std::vector<bool> KeptTokens(const ShardLayout& layout) {
+  std::vector<bool> kept;
+  if (!layout.input_token_stream_positions) return kept;
+  for (const int64_t position : layout.input_token_stream_positions->values) {
+    kept.push_back(position >= 0);
+  }
+  return kept;
+}
+
 }  // namespace
 
-std::string LabelCountFault(const LayoutCase& layout, const Sample& sample, const Shards& shards) {
+std::string LabelCountFault(const Sample& sample, const Shards& shards) {
   auto sent = sample.streams.find("labels");
   if (sent == sample.streams.end()) sent = sample.streams.find("loss_mask");
   if (sent == sample.streams.end()) return "";
@@ -195,10 +237,11 @@ std::string LabelCountFault(const LayoutCase& layout, const Sample& sample, cons
   for (const RankShard& shard : shards) {
     const Tensor* labels = shard.batch.FindTensor("labels");
     if (labels == nullptr) return "";
-    count += LabelsThatCount(FromProduct(*labels));
+    count += LabelsThatCount(FromProduct(*labels), {});
+    const StreamCut& cut = shard.cuts[labels - shard.batch.tensors.data()];
+    if (cut.extent == Extent::kWhole) break;  // the others have the same
   }
-  const int64_t copies = layout.whole ? static_cast<int64_t>(shards.size()) : 1;
-  const int64_t want = LabelsThatCount(sent->second) * copies;
+  const int64_t want = LabelsThatCount(sent->second, KeptTokens(shards.front().layout));
   return count == want ? "" : absl::StrCat(count, " labels count, ", want, " were sent");
 }
 

@@ -28,6 +28,11 @@ Row DrawRow(int64_t length, int64_t block, Rng& rng) {
   return row;
 }
 
+void LeaveOutEmptyOnes(Row& row) {
+  std::erase(row.padded, 0);
+  row.real = row.padded;
+}
+
 void ShortenDocuments(Style style, bool is_last, Rng& rng, Row& row) {
   for (size_t i = 0; i < row.real.size(); ++i) {
     const bool short_one =
@@ -37,9 +42,9 @@ void ShortenDocuments(Style style, bool is_last, Rng& rng, Row& row) {
 }
 
 // The last row of a chunk may end early.
-void ShortenTheLastRow(bool is_cut, Style style, bool is_only_row, Rng& rng, Row& row) {
-  if (is_cut && style == Style::kAny) return;  // nothing would absorb the tail
-  if (!is_cut && !is_only_row && rng.OneIn(4)) {
+void ShortenTheLastRow(bool fill, Style style, bool is_only_row, Rng& rng, Row& row) {
+  if (fill && style == Style::kAny) return;  // nothing would absorb the tail
+  if (!fill && !is_only_row && rng.OneIn(4)) {
     row = {};
     return;
   }
@@ -113,11 +118,10 @@ void SendLengths(const std::vector<Row>& rows, int64_t places, const std::string
   sample.streams["seq_lens_padded"] = LengthsTensor(padded, dtype);
 }
 
-void PutDocuments(const Point& point, int64_t num_chunks, Rng& rng, Sample& sample) {
+void PutDocuments(const Point& point, const DocumentRules& rules, Rng& rng, Sample& sample) {
   if (rng.OneIn(2)) sample.qkv_format = "thd";
   if (point.rows == 0) return;
-  const bool is_cut = point.num_ranks() > 1;
-  if (!is_cut && rng.OneIn(10)) {
+  if (!rules.needs_lengths && rng.OneIn(10)) {
     SendPadIds(point, rng, sample);
     if (rng.OneIn(2)) return;
     sample.streams["seq_lens_padded"] = oracle::FromIntegers("i64", {1}, {3});  // nobody reads it
@@ -125,20 +129,49 @@ void PutDocuments(const Point& point, int64_t num_chunks, Rng& rng, Sample& samp
   }
   constexpr Style kStyles[] = {Style::kFull, Style::kAny, Style::kAny, Style::kLastShort};
   const Style style = kStyles[rng.Below(std::size(kStyles))];
-  const bool short_tail = rng.OneIn(4);
-  const int64_t chunk_rows = std::max<int64_t>(point.rows / num_chunks, 1);
+  const bool short_tail = rng.OneIn(4) && !rules.strict;
+  const int64_t chunk_rows = std::max<int64_t>(point.rows / rules.num_chunks, 1);
   std::vector<Row> rows;
   for (int64_t b = 0; b < point.rows; ++b) {
     const bool is_last = b % chunk_rows == chunk_rows - 1;
-    rows.push_back(DrawRow(point.length, is_cut ? 2 * point.num_ranks() : 1, rng));
+    rows.push_back(DrawRow(point.length, rules.block, rng));
+    if (rules.strict) LeaveOutEmptyOnes(rows.back());
     ShortenDocuments(style, is_last, rng, rows.back());
     if (is_last && short_tail) {
-      ShortenTheLastRow(is_cut, style, chunk_rows == 1, rng, rows.back());
+      ShortenTheLastRow(rules.fill, style, chunk_rows == 1, rng, rows.back());
     }
   }
   SendSpread(rows, rng, sample);
-  const bool no_padded = style == Style::kFull && (!is_cut || !short_tail) && rng.OneIn(3);
+  const bool no_padded = style == Style::kFull && (!rules.fill || !short_tail) && rng.OneIn(3);
   if (no_padded) sample.streams.erase("seq_lens_padded");
+}
+
+void PutRowDocuments(const Point& point, Rng& rng, Sample& sample) {
+  if (point.rows == 0) return;
+  if (rng.OneIn(2)) sample.qkv_format = "thd";
+  const Style style = rng.OneIn(3) ? Style::kFull : Style::kAny;
+  std::vector<Row> rows;
+  size_t places = 1;
+  for (int64_t b = 0; b < point.rows; ++b) {
+    rows.push_back(DrawRow(point.length, 1, rng));
+    Row& row = rows.back();
+    ShortenDocuments(style, /*is_last=*/false, rng, row);
+    if (rng.OneIn(3)) {
+      row.padded.back() = row.real.back();  // the row ends early
+    }
+    for (size_t i = 0; i < row.real.size(); ++i) {
+      if (row.real[i] == 0) row.padded[i] = 0;
+    }
+    if (rng.OneIn(3)) {
+      const auto at = static_cast<int64_t>(rng.Below(row.real.size() + 1));
+      row.real.insert(row.real.begin() + at, kSentinel);
+      row.padded.insert(row.padded.begin() + at, kSentinel);
+    }
+    places = std::max(places, row.real.size());
+  }
+  SendLengths(rows, static_cast<int64_t>(places) + rng.Below(2), rng.OneIn(2) ? "i64" : "i32",
+              sample);
+  if (rng.OneIn(4)) sample.streams.erase("seq_lens_padded");
 }
 
 }  // namespace cpshard::property

@@ -20,10 +20,23 @@ struct Row {
 void SendLengths(const std::vector<Row>& rows, int64_t places, const std::string& dtype,
                  Sample& sample);
 
-// Draws documents that fill the rows, in multiples of 2 * cp_size where cp_size > 1: empty ones,
-// shorter ones, sentinels in any place, padded lengths or none, [n] for one row, and tails that
-// only absorption fills; now and then, at cp_size <= 1, no lengths but padding ids as a suffix.
-// Most samples are ones that a layout of packed documents accepts.
-void PutDocuments(const Point& point, int64_t num_chunks, Rng& rng, Sample& sample);
+// What a layout asks of documents that are packed into one stream.
+struct DocumentRules {
+  int64_t num_chunks = 1;
+  int64_t block = 1;           // padded lengths are multiples of it
+  bool fill = false;           // the last row too must be full, if only by absorption
+  bool needs_lengths = false;  // padding ids will not do
+  bool strict = false;         // no document is empty, and nothing is left to absorption
+};
+
+// Draws documents that fill the rows as the rules say: empty ones, shorter ones, sentinels in any
+// place, padded lengths or none, [n] for one row, and tails that only absorption fills; now and
+// then no lengths but padding ids as a suffix. Most samples are ones that the layout accepts.
+void PutDocuments(const Point& point, const DocumentRules& rules, Rng& rng, Sample& sample);
+
+// Draws documents for every row on its own: [B, n] of both lengths, or of the real ones alone, with
+// sentinels at the same places of both, empty documents and rows that end early. A document without
+// tokens has no padding. No row is without a document.
+void PutRowDocuments(const Point& point, Rng& rng, Sample& sample);
 
 }  // namespace cpshard::property

@@ -1,6 +1,6 @@
 // Properties of every layout (contract section 15), over all small batches: cp 1-8 and no mesh,
-// lengths 0-64, 0-3 rows, with streams drawn anew for each; what depends on dtypes and shapes also
-// over every way to send every single stream at a few of those points.
+// lengths 0-24 and some up to 64, 0-3 rows, with streams drawn anew for each; what depends on
+// dtypes and shapes also over every way to send every single stream at a few of those points.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using Visit = std::function<void(Sample, const Point&)>;
 
 void VisitDrawnSamples(const LayoutCase& layout, const Visit& visit) {
   for (int64_t cp_size = 0; cp_size <= 8; ++cp_size) {
-    for (int64_t length = 0; length <= 64; ++length) {
+    for (int64_t length = 0; length <= 64; length += length < 24 ? 1 : 5) {
       for (int64_t rows = 0; rows <= 3; ++rows) {
         Point point{.length = length, .rows = rows};
         if (cp_size > 0) point.cp_size = cp_size;
@@ -99,9 +99,9 @@ TEST_P(EveryLayout, HoldsEveryPaddedColumnOnce) {
 }
 
 TEST_P(EveryLayout, GivesAllRanksTheSameShapesAndTheSameLayout) {
-  CheckShards(VisitDrawnSamples, [](const Sample&, const Point& point, const Shards& shards) {
+  CheckShards(VisitDrawnSamples, [&](const Sample&, const Point& point, const Shards& shards) {
     if (static_cast<int64_t>(shards.size()) != point.num_ranks()) return std::string("ranks");
-    return AgreementFault(shards);
+    return AgreementFault(GetParam(), shards);
   });
 }
 
@@ -122,13 +122,14 @@ TEST_P(EveryLayout, GivesEveryRankWhatTheOracleSaysAndRefusesWhatItRefuses) {
 
 TEST_P(EveryLayout, GathersEveryStreamBackBitForBit) {
   CheckShards(VisitAllSamples, [&](const Sample& sample, const Point& point, const Shards& shards) {
-    return GatherFault(GetParam(), sample, point, shards);
+    const std::string fault = RoundTripFault(GetParam(), sample, point, shards);
+    return fault.empty() ? GatherFault(GetParam(), sample, point, shards) : fault;
   });
 }
 
 TEST_P(EveryLayout, KeepsTheNumberOfLabelsThatCount) {
-  CheckShards(VisitDrawnSamples, [&](const Sample& sample, const Point&, const Shards& shards) {
-    return LabelCountFault(GetParam(), sample, shards);
+  CheckShards(VisitDrawnSamples, [](const Sample& sample, const Point&, const Shards& shards) {
+    return LabelCountFault(sample, shards);
   });
 }
 
@@ -150,7 +151,7 @@ TEST_P(EveryLayout, LeavesTheBatchAsItWas) {
   BufferPool pool;
   Check(VisitDrawnSamples, [&](const Sample& sample, const Point& point) -> std::string {
     const Batch batch = ToProduct(sample);
-    const auto result = ShardBatch(GetParam().SharderFor(sample), batch, point.cp_size, {},
+    const auto result = ShardBatch(GetParam().SharderFor(sample, point), batch, point.cp_size, {},
                                    Limits{}, *executor, pool);
     for (const Tensor& tensor : batch.tensors) {
       if (FromProduct(tensor) != sample.streams.at(tensor.spec.name)) return tensor.spec.name;
@@ -165,10 +166,18 @@ TEST_P(EveryLayout, WritesTheSameBytesPastTheCache) {
   BufferPool pool;
   CheckShards(VisitDrawnSamples,
               [&](const Sample& sample, const Point& point, const Shards& shards) -> std::string {
-                const auto again = ShardBatch(GetParam().SharderFor(sample), ToProduct(sample),
-                                              point.cp_size, {}, Limits{}, *streaming, pool);
+                const auto again =
+                    ShardBatch(GetParam().SharderFor(sample, point), ToProduct(sample),
+                               point.cp_size, {}, Limits{}, *streaming, pool);
                 if (!again.ok()) return again.status().ToString();
                 return DifferenceFault(shards, again->shards);
+              });
+}
+
+TEST_P(EveryLayout, SendsTheSameBytesAsViewsOnTheBatch) {
+  CheckShards(VisitDrawnSamples,
+              [&](const Sample& sample, const Point& point, const Shards& shards) {
+                return ViewsFault(GetParam(), sample, point, shards);
               });
 }
 
@@ -186,20 +195,13 @@ TEST_P(EveryPackedLayout, CallsAllButTheRealTokensPadding) {
 
 std::vector<LayoutCase> PackedCases() {
   std::vector<LayoutCase> cases = LayoutCases();
-  std::erase_if(cases, [](const LayoutCase& layout) { return !layout.packed; });
+  std::erase_if(cases,
+                [](const LayoutCase& layout) { return !layout.packed || layout.no_padding_mask; });
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryPackedLayout, testing::ValuesIn(PackedCases()),
                          [](const auto& info) { return info.param.name; });
-
-const LayoutCase& CaseNamed(const std::string& name) {
-  for (const LayoutCase& layout : LayoutCases()) {
-    if (layout.name == name) return layout;
-  }
-  ADD_FAILURE() << "no layout case " << name;
-  return LayoutCases().front();
-}
 
 // Contract section 15, property 7.
 TEST(OneDocument, IsCutAsRoundRobinCutsARow) {
@@ -257,7 +259,7 @@ void CheckThatOnlyThePrimaryDiffers(const LayoutCase& cut, const LayoutCase& ful
         "")
         << Describe(sample, point);
   });
-  EXPECT_GT(compared, 1000);
+  EXPECT_GT(compared, 400);
 }
 
 TEST(KeepingThePrimaryFull, LeavesTheOtherStreamsOfRoundRobinAsTheyAre) {

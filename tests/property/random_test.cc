@@ -28,7 +28,7 @@ std::string Fault(const LayoutCase& layout, const Sample& sample, const Point& p
     if (!fault.empty()) return absl::StrCat("rank ", rank, ": ", fault);
   }
   const std::string fault = GatherFault(layout, sample, point, got->shards);
-  return fault.empty() ? AgreementFault(got->shards) : fault;
+  return fault.empty() ? AgreementFault(layout, got->shards) : fault;
 }
 
 uint64_t Seed() {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -16,12 +15,7 @@
 namespace cpshard::property {
 namespace {
 
-const LayoutCase& Thd(int64_t num_chunks) {
-  for (const LayoutCase& layout : LayoutCases()) {
-    if (layout.name == absl::StrCat("thd_", num_chunks)) return layout;
-  }
-  std::abort();
-}
+const LayoutCase& Thd(int64_t num_chunks) { return CaseNamed(absl::StrCat("thd_", num_chunks)); }
 
 // Compares batches of one shape that differ in their lengths alone.
 class Comparison {

@@ -8,6 +8,7 @@
 namespace cpshard {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 absl::Status ParseStatus(absl::string_view json) { return Options::FromJson(json).status(); }
@@ -17,9 +18,34 @@ absl::Status SharderStatus(absl::string_view json) {
   return options.ok() ? options->MakeSharder().status() : options.status();
 }
 
+TEST(Options, EveryLayoutOfTheWireIsBuilt) {
+  const auto* layouts = v1::ShardingOptions::descriptor()->FindOneofByName("layout");
+  const std::vector<std::string> built = Options::BuiltLayouts();
+  for (int i = 0; i < layouts->field_count(); ++i) {
+    const std::string name = layouts->field(i)->name();
+    if (name == "model") continue;  // stands for one of the others
+    EXPECT_THAT(built, Contains(name));
+  }
+}
+
 TEST(Options, EveryBuiltLayoutMakesASharder) {
   for (const std::string& layout : Options::BuiltLayouts()) {
+    if (layout == "kimi" || layout == "magi") continue;  // they have variants
     EXPECT_TRUE(SharderStatus("{\"" + layout + "\": {}}").ok()) << layout;
+  }
+  for (const char* json :
+       {R"({"kimi": {"variant": "LINEAR"}})", R"({"kimi": {"variant": "K3"}})",
+        R"({"magi": {"variant": "HF"}})", R"({"magi": {"variant": "CUSTOM", "domain": "VLM"}})"}) {
+    EXPECT_TRUE(SharderStatus(json).ok()) << json;
+  }
+}
+
+TEST(Options, OfALayoutThatHasVariantsNeedOne) {
+  for (const char* json : {R"({"kimi": {}})", R"({"kimi": {"variant": 0}})", R"({"magi": {}})",
+                           R"({"magi": {"domain": "LLM", "chunk_size": 2}})"}) {
+    const absl::Status status = SharderStatus(json);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("variant")) << json;
   }
 }
 
@@ -59,15 +85,41 @@ TEST(Options, WithoutALayoutNameTheOnesThereAre) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("contiguous"));
 }
 
-TEST(Options, SayThatALayoutOfTheWireIsNotBuilt) {
-  const absl::Status status = SharderStatus(R"({"magi": {"chunk_size": 2}})");
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("magi"));
+// The plan of input_ids and labels [1, 4] at cp_size 2.
+absl::StatusOr<ShardPlan> PlanOf(absl::string_view json) {
+  BatchSpec spec;
+  spec.cp_size = 2;
+  spec.tensors = {{"input_ids", DType::kI64, {1, 4}}, {"labels", DType::kI64, {1, 4}}};
+  return Options::FromJson(json)->MakeSharder()->Plan(spec, {});
 }
 
-TEST(Options, DoNotDropTargetsInSilence) {
-  EXPECT_EQ(SharderStatus(R"({"contiguous": {}, "targets": {"num_depths": 1}})").code(),
-            absl::StatusCode::kUnimplemented);
+TEST(Options, WithTargetsMakeASharderThatMakesThem) {
+  const absl::StatusOr<ShardPlan> plan =
+      PlanOf(R"({"contiguous": {}, "targets": {"num_depths": 2, "ignore_index": "-7"}})");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  int found = 0;
+  for (const StreamPlan& stream : plan->streams) {
+    if (stream.name != "targets.0" && stream.name != "targets.1") continue;
+    EXPECT_EQ(static_cast<int64_t>(stream.fill.value.bits), -7);
+    ++found;
+  }
+  EXPECT_EQ(found, 2);
+}
+
+TEST(Options, WithoutAnIgnoreIndexMark100AsNoTarget) {
+  const absl::StatusOr<ShardPlan> plan =
+      PlanOf(R"({"contiguous": {}, "targets": {"num_depths": 1}})");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const StreamPlan& stream : plan->streams) {
+    if (stream.name != "targets.0") continue;
+    EXPECT_EQ(static_cast<int64_t>(stream.fill.value.bits), -100);
+  }
+}
+
+TEST(Options, RefuseTargetsOfNoDepth) {
+  const absl::Status status = PlanOf(R"({"contiguous": {}, "targets": {}})").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("num_depths 0"));
 }
 
 TEST(Options, RefuseAFieldNumberTheyDoNotKnowAtAnyDepth) {

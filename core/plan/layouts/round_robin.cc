@@ -52,13 +52,13 @@ absl::StatusOr<ShardPlan> Plan(const RoundRobinOptions& options, const SharedOpt
   CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, RowsOf(*primary));
   const int64_t cp_size = *spec.cp_size;
   CPSHARD_ASSIGN_OR_RETURN(const int64_t padded, RoundUp(rows.length, 2 * cp_size, "2 * cp_size"));
-  RowStreams streams(spec, rows, padded);
+  LayoutPlan layout = TailPadded(rows, padded);
+  RowStreams streams(spec, rows, layout);
   CPSHARD_RETURN_IF_ERROR(CutStreams(options, extras, spec, rows, streams));
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
   CPSHARD_RETURN_IF_ERROR(streams.Finish(plan));
-  LayoutPlan layout = TailPadded(rows, padded);
   CPSHARD_ASSIGN_OR_RETURN(layout.partition, RoundRobinPartition(padded, cp_size));
   layout.report.original_seq_len = rows.length;
   layout.report.padded_seq_len = padded;

@@ -145,9 +145,9 @@ TEST_F(BatchStreamTest, TakesAnIdAgainOnceItsBatchIsAnswered) {
 
 TEST_F(BatchStreamTest, RefusesWhatCannotBePlannedAtItsFirstFrame) {
   const Batch batch = peer->MakeBatch(1001);  // identity does not pad
-  auto frames = peer->FramesOf(1, batch, R"({"magi": {}})", 2, 1024);
+  auto frames = peer->FramesOf(1, batch, R"({"qwen3_8": {"tp_size": 2}})", 2, 1024);
   peer->Send(frames[0]);
-  peer->ExpectError(1, absl::StatusCode::kUnimplemented, "magi");
+  peer->ExpectError(1, absl::StatusCode::kUnimplemented, "tp_size");
   EXPECT_EQ(peer->pool.stats().buffers_out, 0u) << "no memory for a batch that is refused";
 }
 

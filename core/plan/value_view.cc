@@ -1,12 +1,14 @@
-#include "core/plan/int_view.h"
+#include "core/plan/value_view.h"
 
 #include <cstring>
+
+#include "core/plan/half.h"
 
 namespace cpshard {
 namespace {
 
 template <typename T>
-int64_t At(const std::byte* data, int64_t index) {
+T At(const std::byte* data, int64_t index) {
   T value;
   std::memcpy(&value, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
@@ -14,7 +16,7 @@ int64_t At(const std::byte* data, int64_t index) {
 
 }  // namespace
 
-int64_t IntView::operator[](int64_t index) const {
+int64_t ValueView::operator[](int64_t index) const {
   switch (dtype_) {
     case DType::kI8:
       return At<int8_t>(data_, index);
@@ -29,7 +31,22 @@ int64_t IntView::operator[](int64_t index) const {
   }
 }
 
-std::vector<int64_t> IntView::ToVector() const {
+double ValueView::Number(int64_t index) const {
+  switch (dtype_) {
+    case DType::kF16:
+      return F16BitsToFloat(At<uint16_t>(data_, index));
+    case DType::kBF16:
+      return Bf16BitsToFloat(At<uint16_t>(data_, index));
+    case DType::kF32:
+      return At<float>(data_, index);
+    case DType::kF64:
+      return At<double>(data_, index);
+    default:
+      return static_cast<double>((*this)[index]);
+  }
+}
+
+std::vector<int64_t> ValueView::ToVector() const {
   std::vector<int64_t> values(size_);
   for (int64_t i = 0; i < size_; ++i) values[i] = (*this)[i];
   return values;

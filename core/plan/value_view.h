@@ -1,4 +1,4 @@
-// Values of integer streams, as a plan reads them.
+// Values of streams, as a plan reads them.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,20 @@
 
 namespace cpshard {
 
-// Values of an integer or bool stream, read as int64 from where they lie, row-major. Copies are
-// cheap but for dims; the bytes must outlive them.
-class IntView {
+// Values of a stream, read from where they lie, row-major. Copies are cheap but for dims; the bytes
+// must outlive them.
+class ValueView {
  public:
-  IntView() = default;
-  // Precondition: `dtype` is bool or an integer one, `data` has Product(dims) elements of it, at
-  // any alignment.
-  IntView(DType dtype, std::vector<int64_t> dims, const std::byte* data)
+  ValueView() = default;
+  // Precondition: `data` has Product(dims) elements of `dtype`, at any alignment.
+  ValueView(DType dtype, std::vector<int64_t> dims, const std::byte* data)
       : dtype_(dtype), dims_(std::move(dims)), size_(Product(dims_)), data_(data) {}
 
   const std::vector<int64_t>& dims() const { return dims_; }
   int64_t size() const { return size_; }
-  int64_t operator[](int64_t index) const;  // precondition: 0 <= index < size()
+  // Preconditions: 0 <= index < size(); for the first a bool or integer dtype.
+  int64_t operator[](int64_t index) const;
+  double Number(int64_t index) const;
   std::vector<int64_t> ToVector() const;
 
  private:
@@ -36,6 +37,6 @@ class IntView {
 };
 
 // The streams that Sharder::Needs named, by name.
-using PlanValues = std::map<std::string, IntView, std::less<>>;
+using PlanValues = std::map<std::string, ValueView, std::less<>>;
 
 }  // namespace cpshard
