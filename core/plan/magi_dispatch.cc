@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/plan/packed_lengths.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
@@ -111,10 +110,10 @@ absl::StatusOr<MagiDispatch> DispatchCausal(absl::Span<const int64_t> documents,
         absl::StrCat("magi: ", total, " tokens are ", own_chunks, " chunks of ", k,
                      ", fewer than cp_size ", cp_size, "; send more tokens, or lower cp_size"));
   }
-  if (own_chunks > kMaxDocumentsTimesRanks) {
+  if (own_chunks > kMaxMagiChunks) {
     return absl::InvalidArgumentError(absl::StrCat("magi: ", total, " tokens are ", own_chunks,
-                                                   " chunks of ", k, "; at most ",
-                                                   kMaxDocumentsTimesRanks, ": raise chunk_size"));
+                                                   " chunks of ", k, "; at most ", kMaxMagiChunks,
+                                                   ": raise chunk_size"));
   }
   const int64_t granule = k * cp_size;
   dispatch.pad_size = (granule - total % granule) % granule;

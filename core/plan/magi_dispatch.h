@@ -12,6 +12,9 @@
 
 namespace cpshard {
 
+// Chunks of a stream.
+inline constexpr int64_t kMaxMagiChunks = int64_t{1} << 19;
+
 struct MagiDispatch {
   int64_t chunk_size = 0;  // k
   int64_t pad_size = 0;    // columns behind the stream, up to whole chunks for every rank

@@ -12,6 +12,13 @@ int64_t WidthOf(const PlacedRow& row) {
   return row.empty() ? 0 : row.back().start + row.back().width;
 }
 
+absl::Status CheckPlacedRows(const TokenRows& rows) {
+  if (rows.rows >= 1 && rows.rows <= kMaxPlacedRows) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("stream '", rows.primary->name, "' ", DimsString(rows.primary->dims),
+                   " has B = ", rows.rows, " rows; a packed batch has 1 ... ", kMaxPlacedRows));
+}
+
 absl::Status Place(PlacedDocument document, int64_t multiple, absl::string_view what,
                    PlacedRow& row) {
   CPSHARD_ASSIGN_OR_RETURN(document.width, RoundUp(document.real, multiple, what));

@@ -22,6 +22,12 @@ struct PlacedDocument {
 
 using PlacedRow = std::vector<PlacedDocument>;
 
+// Rows of a batch that is laid out anew: each has maps of its own.
+inline constexpr int64_t kMaxPlacedRows = int64_t{1} << 18;
+
+// InvalidArgument: the batch has no rows, or more than that.
+absl::Status CheckPlacedRows(const TokenRows& rows);
+
 // Columns that the row's documents take side by side.
 int64_t WidthOf(const PlacedRow& row);
 

@@ -115,5 +115,21 @@ TEST(RepackedRows, ARowBeyondInt64IsRefusedWithTheMultiple) {
               HasSubstr("4611686018427387905"));
 }
 
+TEST(PlacedRows, ABatchHasAtLeastOneRowAndNoMoreThanAPlanCanTake) {
+  const auto check = [](int64_t rows) {
+    const TensorSpec ids{"input_ids", DType::kI64, {rows, 8}};
+    return CheckPlacedRows({&ids, rows, 8});
+  };
+  EXPECT_TRUE(check(1).ok());
+  EXPECT_TRUE(check(kMaxPlacedRows).ok());
+  for (const int64_t rows : {int64_t{0}, kMaxPlacedRows + 1}) {
+    EXPECT_EQ(check(rows).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(check(rows).message()),
+        testing::AllOf(testing::HasSubstr("input_ids"), testing::HasSubstr(std::to_string(rows)),
+                       testing::HasSubstr(std::to_string(kMaxPlacedRows))));
+  }
+}
+
 }  // namespace
 }  // namespace cpshard

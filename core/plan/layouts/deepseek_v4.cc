@@ -121,7 +121,7 @@ absl::StatusOr<ShardPlan> PlanPacked(int64_t multiple, const SharedOptions& shar
         "the batch is packed and has no 'labels'; a loss_mask does not stand in here");
   }
   CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, RowsOf(*primary));
-  if (rows.rows == 0) return absl::InvalidArgumentError("a packed batch has no rows (B = 0)");
+  CPSHARD_RETURN_IF_ERROR(CheckPlacedRows(rows));
   CPSHARD_ASSIGN_OR_RETURN(const PackedLengths lengths, PackedLengths::Of(spec, values, rows));
   CPSHARD_ASSIGN_OR_RETURN(const PackedRows packed, lengths.Rows(0, rows.rows));
   std::vector<PlacedRow> placed;

@@ -104,7 +104,7 @@ absl::StatusOr<PlacedRow> PlaceRow(const Entries& entries, int64_t row, int64_t 
 
 absl::StatusOr<std::vector<PlacedRow>> PlaceRows(const Entries& entries, const TokenRows& rows,
                                                  int64_t alignment) {
-  if (rows.rows == 0) return Refuse("a packed batch has no rows (B = 0)");
+  CPSHARD_RETURN_IF_ERROR(CheckPlacedRows(rows));
   if (alignment < 1) {
     return Refuse(absl::StrCat("packed_alignment ", alignment, " must be 1 at least"));
   }

@@ -11,6 +11,7 @@
 #include "core/plan/flat_streams.h"
 #include "core/plan/layouts.h"
 #include "core/plan/packed_lengths.h"
+#include "core/plan/partition.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
@@ -47,6 +48,7 @@ std::vector<IndexMap> Pieces(const std::vector<int64_t>& boundaries, int64_t num
 }
 
 std::vector<IndexMap> Partition(const std::vector<int64_t>& boundaries, int64_t cp_size) {
+  if (cp_size == 1) return WholePartition(boundaries.back(), 1);  // nothing to balance
   const std::vector<IndexMap> pieces = Pieces(boundaries, 2 * cp_size);
   std::vector<IndexMap> partition;
   for (int64_t rank = 0; rank < cp_size; ++rank) {
