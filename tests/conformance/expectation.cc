@@ -115,6 +115,7 @@ absl::StatusOr<Expectation> RanksOf(const Json& ranks, absl::string_view field) 
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     CPSHARD_ASSIGN_OR_RETURN(RankAnswer answer, RankOf(ranks[rank], static_cast<int64_t>(rank)));
     expectation.ranks.push_back(std::move(answer));
+    expectation.lists_state |= Find(ranks[rank], "state") != nullptr;
   }
   return expectation;
 }

@@ -14,6 +14,7 @@ namespace cpshard::conformance {
 struct Expectation {
   std::optional<absl::StatusCode> refusal;  // then `ranks` is empty
   std::vector<RankAnswer> ranks;            // by rank; of the layouts only fields 1 to 5
+  bool lists_state = false;                 // a case without it says nothing about the state
 };
 
 // InvalidArgument, naming the field: `ranks` or `product` is missing or not as the format says.

@@ -57,7 +57,8 @@ def draw_document_map(draw: Draw, case: Case, shape: tuple[int, int]) -> None:
         case.batch["attention_mask"] = mask
     if "lengths" in kinds and shape[0]:
         past = draw.pick((0, 0, 0, 0, 5))  # documents are cut at S
-        draw_lengths(draw, case, (shape[0], shape[1] + past))
+        # Kimi reads lengths of one axis as a row each, which cpshard refuses.
+        draw_lengths(draw, case, (shape[0], shape[1] + past), one_axis=case.backend == "glm5_next")
         if draw.chance(15) and "seq_lens_padded" in case.batch:
             del case.batch["seq_lens"]
         if draw.chance(50):

@@ -12,12 +12,13 @@ def draw_whole_rows(draw: Draw, most_rows: int = 4) -> tuple[int, int]:
     return draw.integer(1, most_rows), draw.integer(1, 40)
 
 
-def draw_lengths(draw: Draw, case: Case, shape: tuple[int, int], least: int = 0) -> None:
-    """seq_lens, mostly with seq_lens_padded; rows may end before S; one row may be 1-D. `least`:
-    the real length of a document that has slots."""
+def draw_lengths(draw: Draw, case: Case, shape: tuple[int, int], least: int = 0,
+                 one_axis: bool = True) -> None:
+    """seq_lens, mostly with seq_lens_padded; rows may end before S; one row may be 1-D where
+    `one_axis` allows it. `least`: the real length of a document that has slots."""
     documents = draw_documents(draw, *shape, short_rows=tuple(range(shape[0])), least=least)
     real, padded = documents.streams(draw)
-    if shape[0] == 1 and draw.chance(20):
+    if one_axis and shape[0] == 1 and draw.chance(20):
         real, padded = flat(real), flat(padded)
     case.batch["seq_lens"] = real
     if draw.chance(70):
