@@ -105,4 +105,12 @@ absl::Status ContiguousRows::Finish(ShardPlan& plan) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<ShardPlan> ContiguousRows::Plan() {
+  CPSHARD_RETURN_IF_ERROR(CutAllButPaddingMask());
+  CPSHARD_RETURN_IF_ERROR(streams_.CutPaddingMask());
+  ShardPlan plan;
+  CPSHARD_RETURN_IF_ERROR(Finish(plan));
+  return plan;
+}
+
 }  // namespace cpshard

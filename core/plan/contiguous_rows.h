@@ -36,6 +36,9 @@ class ContiguousRows {
   // Step 6 and 8 but for padding_mask: primary, labels, loss mask, positions, extras.
   absl::Status CutAllButPaddingMask();
 
+  // All of it, where nothing is put in between. Errors as the steps'.
+  absl::StatusOr<ShardPlan> Plan();
+
   // Where padding_mask and the layout's own streams are added.
   RowStreams& streams() { return streams_; }
   const TokenRows& rows() const { return rows_; }

@@ -162,4 +162,21 @@ absl::StatusOr<DocumentMap> MakeDocumentMap(const BatchSpec& spec, const PlanVal
   return FromPaddingMask(spec, rows);
 }
 
+void EmitDocumentMap(absl::string_view prefix, const DocumentMap& map, const BatchSpec& spec,
+                     int64_t local_len, RowStreams& streams) {
+  StreamPlan ids{absl::StrCat(prefix, "doc_ids"), DType::kI32, map.dims};
+  ids.value = map.ids;
+  ids.extent = Extent::kPadded;
+  streams.Add(std::move(ids), int64_t{0});
+  if (!spec.Has("padding_mask")) {
+    StreamPlan padding{"padding_mask", DType::kBool, map.dims};
+    padding.value = map.padding;
+    streams.Add(std::move(padding), int64_t{1});
+  }
+  std::vector<Scalar> starts;
+  for (int64_t rank = 0; rank < spec.num_ranks(); ++rank) starts.emplace_back(rank * local_len);
+  streams.outputs().AddScalar(absl::StrCat(prefix, "seq_start"), std::move(starts));
+  streams.outputs().AddScalar(absl::StrCat(prefix, "cp_size"), {spec.num_ranks()});
+}
+
 }  // namespace cpshard

@@ -38,4 +38,10 @@ absl::StatusOr<DocumentMap> MakeDocumentMap(const BatchSpec& spec, const PlanVal
                                             const RowStreams& streams, const TokenRows& rows,
                                             bool boundaries);
 
+// Adds the map whole as `prefix`doc_ids, where the slice of each rank begins as `prefix`seq_start,
+// `prefix`cp_size, and padding_mask where the batch has none (contract 4.12 steps 5 and 6, 4.16
+// steps 7 and 8).
+void EmitDocumentMap(absl::string_view prefix, const DocumentMap& map, const BatchSpec& spec,
+                     int64_t local_len, RowStreams& streams);
+
 }  // namespace cpshard

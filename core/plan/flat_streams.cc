@@ -302,6 +302,14 @@ void FlatStreams::EmitLiteral(absl::string_view name, std::vector<int64_t> dims,
   outputs_.Add(std::move(stream));
 }
 
+void FlatStreams::EmitRanks() {
+  std::vector<Scalar> ranks;
+  for (int64_t rank = 0; rank < spec_.num_ranks(); ++rank) ranks.emplace_back(rank);
+  outputs_.AddScalar("qkv_format", {std::string("thd")});
+  outputs_.AddScalar("cp_size", {spec_.num_ranks()});
+  outputs_.AddScalar("cp_rank", std::move(ranks));
+}
+
 void FlatStreams::EmitIndices(absl::string_view name, DType dtype) {
   StreamPlan stream = GeneratedTokens(name, dtype, flat_.tokens, {{0, 1, flat_.chunk_tokens()}});
   std::get<Generated>(stream.value.from).over_padded_columns = true;

@@ -88,6 +88,9 @@ class FlatStreams {
   // The index of every local slot, [T] before the cut.
   void EmitIndices(absl::string_view name, DType dtype);
 
+  // qkv_format = thd, cp_size and cp_rank.
+  void EmitRanks();
+
   Outputs& outputs() { return outputs_; }
 
  private:

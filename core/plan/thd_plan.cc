@@ -112,13 +112,8 @@ void Emit(const ThdRules& rules, const BatchSpec& spec, const std::vector<Conver
   }
   if (!IsCut(spec)) return streams.EmitLengths(chunks);
   streams.EmitBoundaries(chunks);  // ranks know the documents by their padded lengths alone (T28)
-  Outputs& outputs = streams.outputs();
-  outputs.Drop("attention_mask");
-  std::vector<Scalar> ranks;
-  for (int64_t rank = 0; rank < spec.num_ranks(); ++rank) ranks.emplace_back(rank);
-  outputs.AddScalar("qkv_format", {std::string("thd")});
-  outputs.AddScalar("cp_size", {spec.num_ranks()});
-  outputs.AddScalar("cp_rank", std::move(ranks));
+  streams.outputs().Drop("attention_mask");
+  streams.EmitRanks();
 }
 
 absl::StatusOr<std::vector<ConvertedChunk>> Convert(const SharedOptions& shared,

@@ -11,11 +11,7 @@ namespace {
 absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOptions& shared,
                                const BatchSpec& spec) {
   CPSHARD_ASSIGN_OR_RETURN(ContiguousRows rows, ContiguousRows::Begin(spec, shared, options));
-  CPSHARD_RETURN_IF_ERROR(rows.CutAllButPaddingMask());
-  CPSHARD_RETURN_IF_ERROR(rows.streams().CutPaddingMask());
-  ShardPlan plan;
-  CPSHARD_RETURN_IF_ERROR(rows.Finish(plan));
-  return plan;
+  return rows.Plan();
 }
 
 }  // namespace

@@ -168,11 +168,7 @@ absl::StatusOr<ShardPlan> Plan(const DeepseekV4Options& options, const SharedOpt
   if (IsPacked(spec)) return PlanPacked(multiple, shared, spec, values);
   CPSHARD_ASSIGN_OR_RETURN(ContiguousRows rows,
                            ContiguousRows::Begin(spec, shared, {.pad_multiple = multiple}));
-  CPSHARD_RETURN_IF_ERROR(rows.CutAllButPaddingMask());
-  CPSHARD_RETURN_IF_ERROR(rows.streams().CutPaddingMask());
-  ShardPlan plan;
-  CPSHARD_RETURN_IF_ERROR(rows.Finish(plan));
-  return plan;
+  return rows.Plan();
 }
 
 }  // namespace

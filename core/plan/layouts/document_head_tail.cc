@@ -82,11 +82,7 @@ absl::StatusOr<ShardPlan> Plan(const BatchSpec& spec, const PlanValues& values) 
   for (absl::string_view name : {"seq_lens", "seq_lens_padded", "attention_mask"}) {
     outputs.Drop(name);
   }
-  std::vector<Scalar> ranks;
-  for (int64_t rank = 0; rank < spec.num_ranks(); ++rank) ranks.emplace_back(rank);
-  outputs.AddScalar("qkv_format", {std::string("thd")});
-  outputs.AddScalar("cp_size", {spec.num_ranks()});
-  outputs.AddScalar("cp_rank", std::move(ranks));
+  streams.EmitRanks();
 
   LayoutPlan layout = ChunkWindow(flat, 0);
   layout.partition = Partition(Boundaries(chunks.front(), flat.tokens), spec.num_ranks());

@@ -85,11 +85,7 @@ absl::StatusOr<ShardPlan> Plan(const Ranks& ranks, const SharedOptions& shared,
       ContiguousRows::BeginWith(spec, shared, Primary::kCut, {}, [&](const TokenRows& rows) {
         return LayoutOf(ranks, spec, rows);
       }));
-  CPSHARD_RETURN_IF_ERROR(rows.CutAllButPaddingMask());
-  CPSHARD_RETURN_IF_ERROR(rows.streams().CutPaddingMask());
-  ShardPlan plan;
-  CPSHARD_RETURN_IF_ERROR(rows.Finish(plan));
-  return plan;
+  return rows.Plan();
 }
 
 }  // namespace

@@ -80,26 +80,6 @@ absl::Status CutStreams(Primary primary, const BatchSpec& spec, const SharedOpti
                                   : absl::OkStatus();
 }
 
-// The map whole, and the other fields of the record (step 8); a padding mask where there is none.
-void EmitRecord(const BatchSpec& spec, const TokenRows& rows, int64_t local_len,
-                const DocumentMap& map, RowStreams& streams) {
-  StreamPlan ids{absl::StrCat(kRecord, "doc_ids"), DType::kI32, map.dims};
-  ids.value = map.ids;
-  ids.extent = Extent::kPadded;
-  streams.Add(std::move(ids), int64_t{0});
-  if (!spec.Has("padding_mask")) {
-    StreamPlan padding{"padding_mask", DType::kBool, map.dims};
-    padding.value = map.padding;
-    streams.Add(std::move(padding), int64_t{1});
-  }
-  std::vector<Scalar> starts;
-  for (int64_t rank = 0; rank < spec.num_ranks(); ++rank) starts.emplace_back(rank * local_len);
-  Outputs& outputs = streams.outputs();
-  outputs.AddScalar(absl::StrCat(kRecord, "seq_start"), std::move(starts));
-  outputs.AddScalar(absl::StrCat(kRecord, "cp_size"), {spec.num_ranks()});
-  outputs.AddScalar(absl::StrCat(kRecord, "original_seq_len"), {rows.length});
-}
-
 absl::StatusOr<ShardPlan> Plan(Primary primary, const SharedOptions& shared, const BatchSpec& sent,
                                const PlanValues& values) {
   const BatchSpec spec = WithRows(sent);
@@ -111,7 +91,8 @@ absl::StatusOr<ShardPlan> Plan(Primary primary, const SharedOptions& shared, con
   CPSHARD_RETURN_IF_ERROR(CutStreams(primary, spec, shared, rows, streams));
   CPSHARD_ASSIGN_OR_RETURN(const DocumentMap map,
                            MakeDocumentMap(spec, values, streams, rows, /*boundaries=*/true));
-  EmitRecord(spec, rows, padded / ranks, map, streams);
+  EmitDocumentMap(kRecord, map, spec, padded / ranks, streams);
+  streams.outputs().AddScalar(absl::StrCat(kRecord, "original_seq_len"), {rows.length});
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;

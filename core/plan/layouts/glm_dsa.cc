@@ -70,11 +70,7 @@ void Emit(const BatchSpec& spec, const std::vector<ConvertedChunk>& chunks, Flat
   streams.EmitLengths(chunks);
   streams.EmitPaddingMask(chunks);
   streams.EmitIndices(kIndices, DType::kI32);
-  std::vector<Scalar> ranks;
-  for (int64_t rank = 0; rank < spec.num_ranks(); ++rank) ranks.emplace_back(rank);
-  outputs.AddScalar("qkv_format", {std::string("thd")});
-  outputs.AddScalar("cp_size", {spec.num_ranks()});
-  outputs.AddScalar("cp_rank", std::move(ranks));
+  streams.EmitRanks();
   outputs.DropOthers();
 }
 

@@ -60,26 +60,6 @@ absl::Status CutStreams(const BatchSpec& spec, const SharedOptions& shared, cons
                                   : absl::OkStatus();
 }
 
-// The map whole, where its rows begin on each rank, and a padding mask where there is none.
-void EmitMap(KimiVariant variant, const BatchSpec& spec, int64_t local_len, const DocumentMap& map,
-             RowStreams& streams) {
-  const absl::string_view prefix =
-      variant == KimiVariant::kK3 ? "kimi_packed_" : "kimi_packed_context.";
-  StreamPlan ids{absl::StrCat(prefix, "doc_ids"), DType::kI32, map.dims};
-  ids.value = map.ids;
-  ids.extent = Extent::kPadded;
-  streams.Add(std::move(ids), int64_t{0});
-  if (!spec.Has("padding_mask")) {
-    StreamPlan padding{"padding_mask", DType::kBool, map.dims};
-    padding.value = map.padding;
-    streams.Add(std::move(padding), int64_t{1});
-  }
-  std::vector<Scalar> starts;
-  for (int64_t rank = 0; rank < spec.num_ranks(); ++rank) starts.emplace_back(rank * local_len);
-  streams.outputs().AddScalar(absl::StrCat(prefix, "seq_start"), std::move(starts));
-  streams.outputs().AddScalar(absl::StrCat(prefix, "cp_size"), {spec.num_ranks()});
-}
-
 absl::StatusOr<ShardPlan> Plan(KimiVariant variant, const SharedOptions& shared,
                                const BatchSpec& spec, const PlanValues& values) {
   CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, Rows(spec));
@@ -91,7 +71,8 @@ absl::StatusOr<ShardPlan> Plan(KimiVariant variant, const SharedOptions& shared,
   CPSHARD_RETURN_IF_ERROR(CheckLengths(spec, rows));
   CPSHARD_ASSIGN_OR_RETURN(const DocumentMap map,
                            MakeDocumentMap(spec, values, streams, rows, /*boundaries=*/false));
-  EmitMap(variant, spec, padded / ranks, map, streams);
+  EmitDocumentMap(variant == KimiVariant::kK3 ? "kimi_packed_" : "kimi_packed_context.", map, spec,
+                  padded / ranks, streams);
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
