@@ -21,6 +21,13 @@
 namespace cpshard {
 namespace {
 
+// Names of the health service. A probe of liveness goes on being served while the server drains:
+// it is not ill.
+constexpr char kWholeServer[] = "";
+constexpr char kService[] = "cpshard.v1.ShardService";
+constexpr char kStartup[] = "startup";
+constexpr char kLiveness[] = "liveness";
+
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMaxHttp2FrameBytes = 4 << 20;
 constexpr int64_t kMinQuotaBytes = int64_t{512} << 20;
@@ -98,9 +105,8 @@ class Server::Impl {
     builder.RegisterService(rpcs_.service());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::UnavailableError("the gRPC server does not start");
-    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-    health->SetServingStatus(true);
-    health->SetServingStatus("cpshard.v1.ShardService", true);
+    // Before anybody can connect: a probe of a name that is not known is answered with NOT_FOUND.
+    for (const char* name : {kWholeServer, kService, kStartup, kLiveness}) SetHealth(name, true);
     acceptor_->Start(
         [server = server_.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
     return absl::OkStatus();
@@ -110,7 +116,7 @@ class Server::Impl {
     if (server_ == nullptr) return;
     bool hurried = false;  // a signal is seen once
     const auto in_a_hurry = [&] { return hurried = hurried || hurry(); };
-    server_->GetHealthCheckService()->Shutdown();
+    for (const char* name : {kWholeServer, kService}) SetHealth(name, false);
     rpcs_.Drain();
     const absl::Time end = absl::Now() + grace;
     while (rpcs_.active() > 0 && absl::Now() < end && !in_a_hurry()) {
@@ -132,6 +138,10 @@ class Server::Impl {
   Counters counters() const { return rpcs_.counters(); }
 
  private:
+  void SetHealth(const char* name, bool serving) {
+    server_->GetHealthCheckService()->SetServingStatus(name, serving);
+  }
+
   // Ends as soon as the last call has; new calls are refused meanwhile. A deadline always: an open
   // health Watch would hold it back for ever. And a second one: a call that was cancelled ends only
   // once its peer, or the end of the connection, takes what is queued for it.

@@ -27,9 +27,10 @@ class Server {
 
   Counters counters() const;
 
-  // Health says NOT_SERVING, new calls are refused with UNAVAILABLE; then waits until the calls in
-  // progress have ended, the grace is over, or `hurry` (asked often) returns true; then stops,
-  // within some 3 s, whatever the peers do: connections that do not end are cut. Idempotent.
+  // Health says NOT_SERVING, but for the name "liveness"; new calls are refused with UNAVAILABLE;
+  // then waits until the calls in progress have ended, the grace is over, or `hurry` (asked often)
+  // returns true; then stops, within some 3 s, whatever the peers do: connections that do not end
+  // are cut. Idempotent.
   void Stop(absl::Duration grace, absl::FunctionRef<bool()> hurry);
 
  private:

@@ -148,6 +148,9 @@ class ServerProcess(ProgramTest):
         self.assertIn("shutting down", refused.exception.details())
         status = health.Check(health_pb2.HealthCheckRequest(), timeout=10).status
         self.assertEqual(status, health_pb2.HealthCheckResponse.NOT_SERVING)
+        alive = health_pb2.HealthCheckRequest(service="liveness")  # draining is not being ill
+        self.assertEqual(health.Check(alive, timeout=10).status,
+                         health_pb2.HealthCheckResponse.SERVING)
         for call in calls:
             self.assertIn(call.code(), (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE))
         self.assertEqual(server.process.wait(10), 0, server.log_text())
