@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "client/address.h"
 #include "client/channel.h"
@@ -53,18 +55,30 @@ absl::StatusOr<ServerInfo> Client::GetServerInfo() {
 
 absl::StatusOr<PlanSummary> Client::PlanLayout(const Batch& batch, const Options& options,
                                                std::optional<int64_t> cp_size,
-                                               absl::Span<const int64_t> ranks) {
+                                               absl::Span<const int64_t> ranks,
+                                               const PlanQuestions& questions) {
+  const std::vector<std::string> wanted = InspectionNeeds(SpecOf(batch, cp_size));
+  std::vector<std::string> left_out;
   const auto ask = [&](const std::vector<std::string>& values) -> absl::StatusOr<PlanSummary> {
     v1::PlanLayoutRequest request;
-    CPSHARD_RETURN_IF_ERROR(
-        EncodePlanLayoutRequest(batch, options, cp_size, ranks, values, &request));
+    CPSHARD_ASSIGN_OR_RETURN(
+        left_out, EncodePlanLayoutRequest(batch, options, cp_size, ranks, values, wanted, questions,
+                                          &request));
     v1::PlanLayoutReply reply;
     CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::PlanLayout, request, &reply));
     return DecodePlanLayoutReply(reply);
   };
-  CPSHARD_ASSIGN_OR_RETURN(const PlanSummary summary, ask({}));
-  const bool reads_values = summary.layouts.empty() && !summary.needs.empty();
-  return reads_values ? ask(summary.needs) : summary;
+  CPSHARD_ASSIGN_OR_RETURN(PlanSummary summary, ask({}));
+  if (summary.layouts.empty() && !summary.needs.empty()) {
+    CPSHARD_ASSIGN_OR_RETURN(summary, ask(summary.needs));
+  }
+  if (summary.totals && !left_out.empty()) {
+    summary.notices.push_back(
+        {"not_counted", absl::StrCat("a call of ", kMaxUnaryBytes, " bytes has no room for '",
+                                     absl::StrJoin(left_out, "', '"),
+                                     "': what is counted by them is left out; plan in process")});
+  }
+  return summary;
 }
 
 absl::StatusOr<ShardResult> Client::ShardBatch(const Batch& batch, const Options& options,

@@ -41,13 +41,15 @@ class Client {
 
   absl::StatusOr<ServerInfo> GetServerInfo();
 
-  // The layouts of `ranks` (empty = all) for this batch. Only the streams whose values the layout
-  // reads travel with their bytes. A tensor without bytes is a spec alone: where its values are
-  // read there is no layout in the summary, and its `needs` says which are. ResourceExhausted: what
-  // is read, or the layouts, are over 4 MiB, the limit of a unary call.
+  // The layouts of `ranks` (empty = all) for this batch, and answers to the questions. The streams
+  // whose values the layout reads travel with their bytes, and those that its tokens are counted by
+  // as far as a call of 4 MiB has room for them; a notice names those left out. A tensor without
+  // bytes is a spec alone: where its values are read there is no layout in the summary, and its
+  // `needs` says which are. ResourceExhausted: what is read, or the layouts, are over 4 MiB.
   absl::StatusOr<PlanSummary> PlanLayout(const Batch& batch, const Options& options,
                                          std::optional<int64_t> cp_size,
-                                         absl::Span<const int64_t> ranks);
+                                         absl::Span<const int64_t> ranks,
+                                         const PlanQuestions& questions = {});
 
   // The shards of `ranks` (empty = all). Tensors of the result are windows on one received body.
   // ResourceExhausted: the request or the reply is over 4 MiB, the limit of a unary call. Internal:

@@ -83,7 +83,7 @@ absl::StatusOr<ShardResult> IncomingAnswer::Finish() {
   if (!shards.ok()) {
     return absl::InternalError(absl::StrCat("broken answer: ", shards.status().message()));
   }
-  return ShardResult{*std::move(shards), std::move(begin_.notices)};
+  return ShardResult{*std::move(shards), std::move(begin_.notices), std::move(begin_.totals)};
 }
 
 absl::StatusOr<std::optional<ShardResult>> IncomingAnswers::Take(ShardFrame frame) {

@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "client/safetensors.h"
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
 #include "proto/json.h"
@@ -24,7 +23,7 @@ constexpr char kDigestKey[] = "_cpshard.batch_digest";
 constexpr char kStreamsKey[] = "_cpshard.streams";
 constexpr char kLayoutsFile[] = "layouts.json";
 
-std::string RankFile(int64_t rank) { return absl::StrCat("rank", rank, ".safetensors"); }
+std::string FileOf(int64_t rank) { return absl::StrCat("rank", rank, ".safetensors"); }
 
 // {"input_ids": {"extent": "local", "seq_axis": 1}, ...}: what a gather needs to know.
 std::string StreamsToJson(const RankShard& shard) {
@@ -77,7 +76,7 @@ absl::Status WriteAll(const std::string& folder, const std::vector<RankShard>& s
     std::map<std::string, std::string> metadata = ScalarsToMetadata(shard.batch.scalars);
     metadata[kDigestKey] = absl::StrCat(shard.layout.batch_digest);
     metadata[kStreamsKey] = StreamsToJson(shard);
-    names.push_back(RankFile(shard.layout.cp_rank));
+    names.push_back(FileOf(shard.layout.cp_rank));
     CPSHARD_RETURN_IF_ERROR(
         WriteSafetensors(absl::StrCat(folder, "/", names.back()), shard.batch.tensors, metadata));
     layouts.push_back(shard.layout);
@@ -165,12 +164,14 @@ absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>
 
 absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path) {
   CPSHARD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  return LayoutsFromJson(text);
+  absl::StatusOr<std::vector<ShardLayout>> layouts = LayoutsFromJson(text);
+  if (layouts.ok()) return layouts;
+  return absl::Status(layouts.status().code(),
+                      absl::StrCat("'", path, "': ", layouts.status().message()));
 }
 
-absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
-                                          const std::string& name, BufferPool& pool) {
-  const std::string path = absl::StrCat(dir, "/", RankFile(layout.cp_rank));
+absl::StatusOr<RankFile> RankFile::Open(const std::string& dir, const ShardLayout& layout) {
+  std::string path = absl::StrCat(dir, "/", FileOf(layout.cp_rank));
   CPSHARD_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   const auto digest = file.metadata().find(kDigestKey);
   if (digest != file.metadata().end() && digest->second != absl::StrCat(layout.batch_digest)) {
@@ -178,17 +179,26 @@ absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLay
                                                       ", the layout of batch ",
                                                       layout.batch_digest));
   }
+  return RankFile(std::move(path), std::move(file));
+}
+
+absl::StatusOr<std::optional<StreamCut>> RankFile::CutOf(size_t index) const {
+  const auto streams = file_.metadata().find(kStreamsKey);
+  if (streams == file_.metadata().end()) return std::nullopt;
+  return CutFromJson(path_, streams->second, file_.tensors()[index].name);
+}
+
+absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
+                                          const std::string& name, BufferPool& pool) {
+  CPSHARD_ASSIGN_OR_RETURN(RankFile file, RankFile::Open(dir, layout));
   for (size_t i = 0; i < file.tensors().size(); ++i) {
     if (file.tensors()[i].name != name) continue;
     RankStream stream;
     CPSHARD_ASSIGN_OR_RETURN(stream.tensor, file.Read(i, pool));
-    const auto streams = file.metadata().find(kStreamsKey);
-    if (streams != file.metadata().end()) {
-      CPSHARD_ASSIGN_OR_RETURN(stream.cut, CutFromJson(path, streams->second, name));
-    }
+    CPSHARD_ASSIGN_OR_RETURN(stream.cut, file.CutOf(i));
     return stream;
   }
-  return absl::NotFoundError(absl::StrCat("'", path, "' has no stream '", name, "'"));
+  return absl::NotFoundError(absl::StrCat("'", file.path(), "' has no stream '", name, "'"));
 }
 
 }  // namespace cpshard

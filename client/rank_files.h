@@ -1,11 +1,14 @@
-// The files that `cpshard shard` writes and `cpshard gather` reads: DIR/rank<r>.safetensors and
-// DIR/layouts.json.
+// The files that `cpshard shard` writes, and `cpshard gather` and `explain` read:
+// DIR/rank<r>.safetensors and DIR/layouts.json.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/safetensors.h"
 #include "core/exec/shard.h"
 
 namespace cpshard {
@@ -20,6 +23,35 @@ absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>
 
 // The layouts of a layouts.json. NotFound, InvalidArgument.
 absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path);
+
+// One rank's file, open.
+class RankFile {
+ public:
+  // The file of the rank that `layout` is of.
+  // NotFound: no file; FailedPrecondition: it is of another batch; others as SafetensorsFile.
+  static absl::StatusOr<RankFile> Open(const std::string& dir, const ShardLayout& layout);
+
+  const std::string& path() const { return path_; }
+  const std::vector<TensorSpec>& tensors() const { return file_.tensors(); }
+
+  // How tensor `index` was cut; nullopt in files that others wrote. InvalidArgument: the file's
+  // notes on it are no such thing.
+  absl::StatusOr<std::optional<StreamCut>> CutOf(size_t index) const;
+
+  // As SafetensorsFile.
+  absl::StatusOr<Tensor> Read(size_t index, BufferPool& pool) { return file_.Read(index, pool); }
+  absl::StatusOr<Tensor> ReadElements(size_t index, int64_t first, int64_t count,
+                                      BufferPool& pool) {
+    return file_.ReadElements(index, first, count, pool);
+  }
+
+ private:
+  RankFile(std::string path, SafetensorsFile file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::string path_;
+  SafetensorsFile file_;
+};
 
 // One stream of one rank's file.
 struct RankStream {

@@ -196,6 +196,15 @@ absl::StatusOr<Tensor> SafetensorsFile::Read(size_t index, BufferPool& pool) {
   return Tensor{spec, std::move(bytes)};
 }
 
+absl::StatusOr<Tensor> SafetensorsFile::ReadElements(size_t index, int64_t first, int64_t count,
+                                                     BufferPool& pool) {
+  const TensorSpec& spec = tensors_[index];
+  const int64_t item = ItemSize(spec.dtype);
+  const int64_t begin = begins_[index] + first * item;
+  CPSHARD_ASSIGN_OR_RETURN(Buffer bytes, ReadBytes(begin, begin + count * item, pool));
+  return Tensor{{spec.name, spec.dtype, {count}}, std::move(bytes)};
+}
+
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Tensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   std::vector<const Tensor*> ordered;

@@ -35,6 +35,10 @@ class SafetensorsFile {
   // One of them. Precondition: index < tensors().size().
   absl::StatusOr<Tensor> Read(size_t index, BufferPool& pool);
 
+  // `count` elements of it from the one at `first` on, row-major, as a tensor [count].
+  // Precondition: they lie inside.
+  absl::StatusOr<Tensor> ReadElements(size_t index, int64_t first, int64_t count, BufferPool& pool);
+
  private:
   absl::StatusOr<Buffer> ReadBytes(int64_t begin, int64_t end, BufferPool& pool);
 

@@ -11,11 +11,14 @@
 #include "proto/frames.h"
 #include "proto/layout_arrays.h"
 #include "proto/shard_codec.h"
+#include "proto/totals_codec.h"
 
 namespace cpshard {
 namespace {
 
 constexpr int64_t kLayoutField = 8;  // tag and length of a layout, and the shard's longer length
+constexpr int64_t kLoadBytes = 96;   // at most, of a rank's load with its tag
+constexpr int64_t kReportBytes = int64_t{8} << 10;  // kept free for totals and notices of a report
 
 int64_t SizeOf(const v1::ShardFrame& frame) { return static_cast<int64_t>(frame.ByteSizeLong()); }
 
@@ -38,19 +41,25 @@ void AddLongestScalars(const ShardPlan& plan, v1::Shard* shard) {
   }
 }
 
-v1::ShardFrame BeginOf(const ShardPlan& plan, size_t num_shards, uint64_t total_bytes) {
+v1::ShardFrame BeginOf(const BatchReport& report, size_t num_shards, uint64_t total_bytes) {
   v1::ShardFrame frame;
   frame.mutable_begin()->set_num_shards(num_shards);
   frame.mutable_begin()->set_total_bytes(total_bytes);
-  EncodeNotices(plan.notices, frame.mutable_begin()->mutable_notices());
+  EncodeTotals(report.totals, frame.mutable_begin()->mutable_totals());
+  auto* notices = frame.mutable_begin()->mutable_notices();
+  EncodeNotices(report.notices, notices);
+  while (!notices->empty() && SizeOf(frame) > kMaxHeadBytes) notices->RemoveLast();
   return frame;
 }
 
 }  // namespace
 
 AnswerHeads::AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks,
-                         uint64_t digest)
-    : plan_(std::move(plan)), ranks_(std::move(ranks)), records_(*plan_, digest) {
+                         BatchReport report, uint64_t digest)
+    : plan_(std::move(plan)),
+      ranks_(std::move(ranks)),
+      report_(std::move(report)),
+      records_(*plan_, digest) {
   for (const StreamPlan& stream : plan_->streams) {
     whole_at_.push_back(local_at_);
     if (stream.extent == Extent::kLocal) continue;
@@ -60,7 +69,7 @@ AnswerHeads::AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int6
 
 std::string AnswerHeads::Next() {
   std::string piece = std::exchange(left_over_, {});
-  if (!begun_) BeginOf(*plan_, ranks_.size(), total_bytes_).AppendToString(&piece);
+  if (!begun_) BeginOf(report_, ranks_.size(), total_bytes_).AppendToString(&piece);
   begun_ = true;
   v1::ShardFrame frame;  // one for all: it keeps its memory
   while (next_rank_ < ranks_.size() && left_over_.empty()) {
@@ -88,6 +97,7 @@ void AnswerHeads::MakeHead(size_t k, v1::ShardFrame* frame) {
   for (const ScalarEntry& scalar : ScalarsOf(*plan_, ranks_[k])) {
     EncodeScalar(scalar, shard->add_entries());
   }
+  if (!report_.loads.empty()) EncodeLoad(report_.loads[k], shard->mutable_load());
 }
 
 // Where the next rank's output of the stream lies.
@@ -109,8 +119,9 @@ absl::StatusOr<int64_t> CheckedAnswerBytes(const ShardPlan& plan, absl::Span<con
 }
 
 absl::Status CheckHeads(const ShardPlan& plan) {
-  const int64_t begin = SizeOf(
-      BeginOf(plan, std::numeric_limits<uint32_t>::max(), std::numeric_limits<uint64_t>::max()));
+  v1::ShardFrame notices;
+  EncodeNotices(plan.notices, notices.mutable_begin()->mutable_notices());
+  const int64_t begin = SizeOf(notices) + kReportBytes;
   if (begin > kMaxHeadBytes) return OverHead("the notices of the answer", begin);
   int64_t longest = 0;  // the rank with the longest rows; no dims of another one take more bytes
   int64_t layout = 0;   // the most that a layout leaves in a head
@@ -134,7 +145,7 @@ absl::Status CheckHeads(const ShardPlan& plan) {
     entry->set_nbytes(std::numeric_limits<uint64_t>::max());
   }
   AddLongestScalars(plan, shard);
-  const int64_t size = SizeOf(frame) + layout + kLayoutField;
+  const int64_t size = SizeOf(frame) + layout + kLayoutField + kLoadBytes;
   if (size <= kMaxHeadBytes) return absl::OkStatus();
   return OverHead(
       absl::StrCat("the head of the shard of rank ", longest, ", with ", shard->entries_size(),
@@ -143,9 +154,9 @@ absl::Status CheckHeads(const ShardPlan& plan) {
 }
 
 absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
-                                    std::vector<int64_t> ranks, uint64_t digest, ShardBody body,
-                                    BufferPool& pool) {
-  AnswerHeads heads(std::move(plan), std::move(ranks), digest);
+                                    std::vector<int64_t> ranks, BatchReport report, uint64_t digest,
+                                    ShardBody body, BufferPool& pool) {
+  AnswerHeads heads(std::move(plan), std::move(ranks), std::move(report), digest);
   CPSHARD_ASSIGN_OR_RETURN(heads.large_layouts_,
                            MoveLargeLayouts(*heads.plan_, heads.ranks_, digest, &body, pool));
   heads.total_bytes_ = body.size;

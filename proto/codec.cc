@@ -12,12 +12,15 @@
 #include "proto/head_codec.h"
 #include "proto/layout_arrays.h"
 #include "proto/shard_codec.h"
+#include "proto/totals_codec.h"
 
 namespace cpshard {
 namespace {
 
 // What the body's tag and length may add to a message: never more than this.
 constexpr int64_t kBodyHeader = 16;
+// ... and those of any other message within it.
+constexpr int64_t kFieldHeader = 8;
 
 using Bytes = absl::Span<const std::byte>;
 
@@ -101,6 +104,37 @@ int64_t ReplyBound(const ShardPlan& plan, absl::Span<const int64_t> ranks) {
   return entries * static_cast<int64_t>(ranks.size()) + MinLayoutBytes(plan, ranks) + body;
 }
 
+// All of them or none, with a notice: a part of them would look like all.
+void EncodeDocuments(const std::vector<DocumentCounts>& documents, int64_t room,
+                     v1::PlanLayoutReply* message) {
+  for (const DocumentCounts& document : documents) {
+    EncodeDocument(document, message->add_documents());
+    room -= static_cast<int64_t>(message->documents().rbegin()->ByteSizeLong()) + kFieldHeader;
+    if (room >= 0) continue;
+    message->clear_documents();
+    v1::Notice* notice = message->add_notices();
+    notice->set_code("documents_left_out");
+    notice->set_text(absl::StrCat("the numbers of each of the ", documents.size(),
+                                  " documents do not fit a reply of ", kMaxUnaryBytes, " bytes"));
+    return;
+  }
+}
+
+// The most that an entry takes in a request.
+int64_t EntryBytes(const TensorSpec& spec) {
+  v1::Entry entry;
+  EncodeSpec(spec, &entry);
+  entry.set_offset(kMaxUnaryBytes);
+  entry.set_nbytes(kMaxUnaryBytes);
+  return static_cast<int64_t>(entry.ByteSizeLong()) + kFieldHeader;
+}
+
+int64_t EntryBytes(const ScalarEntry& scalar) {
+  v1::Entry entry;
+  EncodeScalar(scalar, &entry);
+  return static_cast<int64_t>(entry.ByteSizeLong()) + kFieldHeader;
+}
+
 // The batch's entries; the bytes of those tensors for which with_bytes(tensor) go into the body.
 template <typename Message, typename WithBytes>
 absl::Status EncodeEntries(const Batch& batch, WithBytes with_bytes, Message* message) {
@@ -134,9 +168,17 @@ absl::StatusOr<Request> DecodeShardBatchRequest(const v1::ShardBatchRequest& mes
   return DecodeRequest(message, limits, /*specs_alone=*/false);
 }
 
-absl::StatusOr<Request> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& message,
-                                                const Limits& limits) {
-  return DecodeRequest(message, limits, /*specs_alone=*/true);
+absl::StatusOr<PlanRequest> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& message,
+                                                    const Limits& limits) {
+  PlanRequest plan;
+  CPSHARD_ASSIGN_OR_RETURN(plan.request, DecodeRequest(message, limits, /*specs_alone=*/true));
+  plan.questions.document_lengths.assign(message.document_lengths().begin(),
+                                         message.document_lengths().end());
+  for (const v1::PlaceQuery& query : message.queries()) {
+    CPSHARD_ASSIGN_OR_RETURN(PlaceQuery decoded, DecodeQuery(query));
+    plan.questions.queries.push_back(std::move(decoded));
+  }
+  return plan;
 }
 
 absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
@@ -148,16 +190,35 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
       batch, [](const Tensor&) { return true; }, message);
 }
 
-absl::Status EncodePlanLayoutRequest(const Batch& batch, const Options& options,
-                                     std::optional<int64_t> cp_size,
-                                     absl::Span<const int64_t> ranks,
-                                     absl::Span<const std::string> values,
-                                     v1::PlanLayoutRequest* message) {
+absl::StatusOr<std::vector<std::string>> EncodePlanLayoutRequest(
+    const Batch& batch, const Options& options, std::optional<int64_t> cp_size,
+    absl::Span<const int64_t> ranks, absl::Span<const std::string> values,
+    absl::Span<const std::string> wanted, const PlanQuestions& questions,
+    v1::PlanLayoutRequest* message) {
   CPSHARD_RETURN_IF_ERROR(EncodeHead(options, cp_size, ranks, message));
-  const auto is_read = [&](const Tensor& tensor) {
-    return std::find(values.begin(), values.end(), tensor.spec.name) != values.end();
+  message->mutable_document_lengths()->Add(questions.document_lengths.begin(),
+                                           questions.document_lengths.end());
+  for (const PlaceQuery& query : questions.queries) EncodeQuery(query, message->add_queries());
+  const auto has = [](absl::Span<const std::string> names, absl::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
   };
-  return EncodeEntries(batch, is_read, message);
+  int64_t room = kMaxUnaryBytes - kBodyHeader - static_cast<int64_t>(message->ByteSizeLong());
+  for (const Tensor& tensor : batch.tensors) {
+    room -= EntryBytes(tensor.spec);
+    if (has(values, tensor.spec.name)) room -= AlignUp(tensor.buffer.size());
+  }
+  for (const ScalarEntry& scalar : batch.scalars) room -= EntryBytes(scalar);
+  std::vector<std::string> sent(values.begin(), values.end()), left_out;
+  for (const std::string& name : wanted) {
+    const Tensor* tensor = batch.FindTensor(name);
+    if (tensor == nullptr || has(sent, name)) continue;
+    const auto bytes = static_cast<int64_t>(AlignUp(tensor->buffer.size()));
+    (bytes <= room ? sent : left_out).push_back(name);
+    if (bytes <= room) room -= bytes;
+  }
+  CPSHARD_RETURN_IF_ERROR(EncodeEntries(
+      batch, [&](const Tensor& tensor) { return has(sent, tensor.spec.name); }, message));
+  return left_out;
 }
 
 absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
@@ -182,7 +243,13 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
       EncodeScalar(scalar, message->mutable_shards(k)->add_entries());
     }
   }
-  EncodeNotices(plan.notices, message->mutable_notices());
+  const BatchReport report =
+      ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch), ranks);
+  for (size_t k = 0; k < report.loads.size(); ++k) {
+    EncodeLoad(report.loads[k], message->mutable_shards(k)->mutable_load());
+  }
+  EncodeTotals(report.totals, message->mutable_totals());
+  EncodeNotices(report.notices, message->mutable_notices());
   const int64_t total = static_cast<int64_t>(message->ByteSizeLong()) + end + kBodyHeader;
   if (total > kMaxUnaryBytes) return TooLarge("reply", total);
 
@@ -200,6 +267,7 @@ absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message) 
   const Buffer body(owner, reinterpret_cast<std::byte*>(owner->data()), owner->size());
   ShardResult result;
   result.notices = DecodeNotices(message->notices());
+  result.totals = DecodeTotals(message->totals());
   for (const v1::Shard& shard : message->shards()) {
     CPSHARD_ASSIGN_OR_RETURN(RankShard rank, DecodeShard(shard, body));
     result.shards.push_back(std::move(rank));
@@ -230,9 +298,18 @@ absl::Status EncodePlanLayoutReply(const PlanSummary& summary, v1::PlanLayoutRep
     message->set_reason(summary.choice->reason);
   }
   if (summary.row_need) message->set_row_need(*summary.row_need);
+  if (summary.totals) EncodeTotals(*summary.totals, message->mutable_totals());
+  for (const RankLoad& load : summary.loads) EncodeLoad(load, message->add_loads());
+  if (summary.pad_costs) EncodePadCosts(*summary.pad_costs, message->mutable_pad_costs());
+  for (const Explanation& answer : summary.answers)
+    EncodePlaceAnswer(answer, message->add_answers());
   const int64_t total = message->ByteSizeLong();
-  if (total <= kMaxUnaryBytes) return absl::OkStatus();
-  return LayoutsTooLarge(summary.layouts.size(), total);
+  if (total > kMaxUnaryBytes) {
+    return summary.layouts.empty() ? TooLarge("reply", total)
+                                   : LayoutsTooLarge(summary.layouts.size(), total);
+  }
+  EncodeDocuments(summary.documents, kMaxUnaryBytes - total, message);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PlanSummary> DecodePlanLayoutReply(const v1::PlanLayoutReply& message) {
@@ -257,6 +334,18 @@ absl::StatusOr<PlanSummary> DecodePlanLayoutReply(const v1::PlanLayoutReply& mes
   summary.notices = DecodeNotices(message.notices());
   if (!message.chosen().empty()) summary.choice = Choice{message.chosen(), message.reason()};
   if (message.has_row_need()) summary.row_need = message.row_need();
+  if (message.has_totals()) summary.totals = DecodeTotals(message.totals());
+  for (const v1::RankLoad& load : message.loads()) summary.loads.push_back(DecodeLoad(load));
+  for (const v1::DocumentTotals& document : message.documents()) {
+    summary.documents.push_back(DecodeDocument(document));
+  }
+  if (message.has_pad_costs()) {
+    summary.pad_costs = DecodePadCosts(message.pad_costs());
+    summary.pad_costs->rule.choice = summary.choice;
+  }
+  for (const v1::PlaceAnswer& answer : message.answers()) {
+    summary.answers.push_back(DecodePlaceAnswer(answer));
+  }
   return summary;
 }
 

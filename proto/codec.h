@@ -37,6 +37,11 @@ struct Request {
   Batch batch;  // tensors are windows on the message's body, which must outlive it
 };
 
+struct PlanRequest {
+  Request request;
+  PlanQuestions questions;
+};
+
 // InvalidArgument: an unknown dtype, a scalar without a value, an entry that is both; nbytes that
 // disagree with dims; an offset that is not a multiple of 64, leaves the body or overlaps another
 // tensor; what ValidateSpec and ResolveRanks refuse.
@@ -46,8 +51,8 @@ absl::StatusOr<Request> DecodeShardBatchRequest(const v1::ShardBatchRequest& mes
 
 // The same for PlanLayout. A tensor with nbytes 0 is a spec alone: it is in `spec`, and in `batch`
 // only if it has no elements.
-absl::StatusOr<Request> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& message,
-                                                const Limits& limits);
+absl::StatusOr<PlanRequest> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& message,
+                                                    const Limits& limits);
 
 // ResourceExhausted, naming ShardBatches: the request would be over kMaxUnaryBytes (both encoders).
 // InvalidArgument: a cp_size or rank that has no place on the wire (both encoders).
@@ -56,12 +61,14 @@ absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      absl::Span<const int64_t> ranks,
                                      v1::ShardBatchRequest* message);
 
-// Tensors named in `values` travel with their bytes, where the batch has them; others as specs.
-absl::Status EncodePlanLayoutRequest(const Batch& batch, const Options& options,
-                                     std::optional<int64_t> cp_size,
-                                     absl::Span<const int64_t> ranks,
-                                     absl::Span<const std::string> values,
-                                     v1::PlanLayoutRequest* message);
+// Tensors named in `values` travel with their bytes, where the batch has them; so do those in
+// `wanted`, in their order, as long as the request stays within kMaxUnaryBytes; others as specs.
+// Returns the wanted ones that were left out although the batch has their bytes.
+absl::StatusOr<std::vector<std::string>> EncodePlanLayoutRequest(
+    const Batch& batch, const Options& options, std::optional<int64_t> cp_size,
+    absl::Span<const int64_t> ranks, absl::Span<const std::string> values,
+    absl::Span<const std::string> wanted, const PlanQuestions& questions,
+    v1::PlanLayoutRequest* message);
 
 // Shards straight into the body of the reply. The size is checked before the body is allocated, and
 // most of it before the layouts are made.
@@ -78,7 +85,8 @@ absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message);
 // kMaxUnaryBytes, as the layouts alone are.
 absl::Status CheckPlanLayoutReply(const ShardPlan& plan, absl::Span<const int64_t> ranks);
 
-// ResourceExhausted: the reply would be over kMaxUnaryBytes.
+// Documents that would not fit are left out, with a notice. ResourceExhausted: the reply would be
+// over kMaxUnaryBytes without them.
 absl::Status EncodePlanLayoutReply(const PlanSummary& summary, v1::PlanLayoutReply* message);
 absl::StatusOr<PlanSummary> DecodePlanLayoutReply(const v1::PlanLayoutReply& message);
 

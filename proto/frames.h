@@ -99,6 +99,7 @@ struct AnswerBegin {
   int64_t num_shards = 0;
   int64_t total_bytes = 0;
   std::vector<Notice> notices;
+  BatchTotals totals;
 };
 
 // Shards as an answer names them: tensors are windows on the answer buffer.
@@ -138,16 +139,18 @@ class AnswerHeads {
 
  private:
   friend absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
-                                             std::vector<int64_t> ranks, uint64_t digest,
-                                             ShardBody body, BufferPool& pool);
+                                             std::vector<int64_t> ranks, BatchReport report,
+                                             uint64_t digest, ShardBody body, BufferPool& pool);
 
-  AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks, uint64_t digest);
+  AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks, BatchReport report,
+              uint64_t digest);
 
   void MakeHead(size_t k, v1::ShardFrame* frame);
   int64_t Place(size_t stream, int64_t bytes);
 
   std::shared_ptr<const ShardPlan> plan_;
   std::vector<int64_t> ranks_;
+  BatchReport report_;
   LayoutRecords records_;  // of *plan_
   int64_t total_bytes_ = 0;
   std::vector<std::string> large_layouts_;  // what MoveLargeLayouts left in the heads
@@ -179,11 +182,12 @@ absl::StatusOr<int64_t> CheckedAnswerBytes(const ShardPlan& plan, absl::Span<con
 // InvalidArgument, with rank, number of entries and sizes.
 absl::Status CheckHeads(const ShardPlan& plan);
 
-// Precondition: CheckHeads passed; ranks passed ResolveRanks; the body is theirs.
+// Precondition: CheckHeads passed; ranks passed ResolveRanks; report and body are theirs. Notices
+// of the report for which a frame has no room beside the plan's own are left out.
 // ResourceExhausted: the pool.
 absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
-                                    std::vector<int64_t> ranks, uint64_t digest, ShardBody body,
-                                    BufferPool& pool);
+                                    std::vector<int64_t> ranks, BatchReport report, uint64_t digest,
+                                    ShardBody body, BufferPool& pool);
 
 // The header of a frame whose body of `body_size` bytes follows; `head` is of AnswerHeads::Next, or
 // empty. frame.begin, frame.body, frame.num_shards and frame.message do not count.

@@ -69,7 +69,9 @@ Made MakeKimi(const Message& message, SharedOptions shared) {
 }
 
 Made MakeGlm5Next(const Message& message, SharedOptions shared) {
-  return Glm5Next(ToPrimary(message.glm5_next().keep_primary_full()), std::move(shared));
+  const v1::Glm5Next& from = message.glm5_next();
+  const bool keep_full = !from.has_keep_primary_full() || from.keep_primary_full();
+  return Glm5Next(ToPrimary(keep_full), std::move(shared));
 }
 
 Made MakeMimo(const Message& message, SharedOptions shared) {

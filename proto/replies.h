@@ -4,9 +4,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/exec/shard.h"
+#include "core/plan/batch_totals.h"
+#include "core/plan/explain.h"
+#include "core/plan/inspect.h"
+#include "core/plan/pad_rule.h"
 #include "core/plan/shard_layout.h"
 #include "core/plan/spec.h"
 
@@ -41,6 +46,21 @@ struct ServerInfo {
   Counters counters;
 };
 
+// Where a token went, or where a slot of row `row` of its shard came from.
+struct SlotQuery {
+  RankSlot slot;
+  int64_t row = 0;
+};
+using PlaceQuery = std::variant<SourceToken, SlotQuery>;
+
+inline constexpr int64_t kMaxQueries = 1024;  // of one call
+
+// What PlanLayout is asked beside the layout of a batch.
+struct PlanQuestions {
+  std::vector<int64_t> document_lengths;  // what padding costs them
+  std::vector<PlaceQuery> queries;
+};
+
 struct StreamSummary {
   TensorSpec spec;
   StreamCut cut;
@@ -56,12 +76,25 @@ struct PlanSummary {
   int64_t padded_columns = 0;  // of all rows together
   int64_t shard_bytes = 0;     // a stream that every rank holds whole counts once
   std::vector<Notice> notices;
-  std::optional<Choice> choice;     // of options that name a model
-  std::optional<int64_t> row_need;  // as ShardPlan says
+  std::optional<Choice> choice;       // of options that name a model
+  std::optional<int64_t> row_need;    // as ShardPlan says
+  std::optional<BatchTotals> totals;  // absent: there is no plan
+  std::vector<RankLoad> loads;        // of every rank, whichever are asked for
+  std::vector<DocumentCounts> documents;
+  std::optional<PadCosts> pad_costs;  // of the lengths that were asked for
+  std::vector<Explanation> answers;   // of the queries
 };
 
-// InvalidArgument when the shards, or the layouts, would be over limits.max_batch_bytes.
-absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, absl::Span<const int64_t> ranks,
-                                      const Limits& limits);
+// `inspection` is of the plan. InvalidArgument when the shards, or the layouts, would be over
+// limits.max_batch_bytes.
+absl::StatusOr<PlanSummary> Summarize(const ShardPlan& plan, const Inspection& inspection,
+                                      absl::Span<const int64_t> ranks, const Limits& limits);
+
+// InvalidArgument, naming the query: over kMaxQueries; outside of the batch or its shards.
+// FailedPrecondition: the plan reports no layout. ResourceExhausted: the answers are too long for a
+// reply, as every rank holds everything.
+absl::StatusOr<std::vector<Explanation>> AnswerQueries(const ShardPlan& plan,
+                                                       const Documents& documents,
+                                                       absl::Span<const PlaceQuery> queries);
 
 }  // namespace cpshard

@@ -6,6 +6,7 @@
 #include "core/plan/status_macros.h"
 #include "proto/codec.h"
 #include "proto/entry_codec.h"
+#include "proto/totals_codec.h"
 
 namespace cpshard {
 
@@ -46,6 +47,7 @@ absl::StatusOr<RankShard> DecodeShard(const v1::Shard& shard, const Buffer& body
   CPSHARD_RETURN_IF_ERROR(ValidateSpec(spec, ReplyLimits()));
   CPSHARD_ASSIGN_OR_RETURN(rank.batch, DecodeTensors(shard.entries(), spec, body, Sharing::kAllowed,
                                                      /*specs_alone=*/false));
+  if (shard.has_load()) rank.load = DecodeLoad(shard.load());
   for (const v1::Entry& entry : shard.entries()) {
     if (entry.has_scalar()) continue;
     CPSHARD_ASSIGN_OR_RETURN(const StreamCut cut, DecodeCut(entry));

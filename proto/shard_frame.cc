@@ -10,6 +10,7 @@
 #include "proto/frames.h"
 #include "proto/shard_codec.h"
 #include "proto/text.h"
+#include "proto/totals_codec.h"
 
 namespace cpshard {
 namespace {
@@ -52,7 +53,8 @@ absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message) {
   frame.frame_seq = header->frame_seq();
   if (header->has_begin()) {
     const v1::ShardsBegin& begin = header->begin();
-    frame.begin = {begin.num_shards(), 0, DecodeNotices(begin.notices())};
+    frame.begin = {begin.num_shards(), 0, DecodeNotices(begin.notices()),
+                   DecodeTotals(begin.totals())};
     CPSHARD_ASSIGN_OR_RETURN(frame.begin->total_bytes,
                              ToBytes(begin.total_bytes(), "total_bytes", frame.batch_id));
   }

@@ -9,8 +9,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/batch/text_file.h"
 #include "core/plan/status_macros.h"
@@ -86,42 +89,105 @@ struct Flags {
   ConfigLayer layer;
 };
 
-void Declare(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mode) {
-  app.add_option("--config", flags.config_file, "JSON file, see proto/cpshard/config.proto")
-      ->envname("CPSHARD_CONFIG");
-  app.add_option("--listen", flags.layer.listen, "host:port (port 0 = any free) or unix:/path")
+// A flag, the variable of the same name, and what --help says of them; `flag` is --a-name.
+template <typename T>
+CLI::Option* Add(CLI::App& app, const std::string& flag, T& value, const std::string& unit,
+                 const std::string& text) {
+  const std::string name = absl::StrReplaceAll(flag.substr(2), {{"-", "_"}});
+  return app.add_option(flag, value, text)
+      ->option_text(unit)
+      ->envname(absl::StrCat("CPSHARD_", absl::AsciiStrToUpper(name)));
+}
+
+constexpr size_t kTextColumns = 50;  // beside CLI11's 30 for the name
+
+// With the default behind it, on a line of its own where it does not fit.
+std::string Default(const std::string& text, int64_t value) {
+  const std::string note = absl::StrCat("[default: ", value, "]");
+  const size_t line = text.size() - (text.rfind('\n') + 1);  // npos + 1 is 0
+  return absl::StrCat(text, line + 1 + note.size() > kTextColumns ? "\n" : " ", note);
+}
+
+void DeclareConfiguration(CLI::App& app, Flags& flags) {
+  Add(app, "--config", flags.config_file, "FILE", "JSON; proto/cpshard/config.proto has the keys")
+      ->group("Configuration");
+  app.add_flag("--check-config", flags.check_config, "check file, variables and flags, then exit")
+      ->group("Configuration");
+}
+
+void DeclareListeners(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mode) {
+  const ServerOptions defaults;
+  Add(app, "--listen", flags.layer.listen, "ADDR,ADDR,...",
+      absl::StrCat("host:port (port 0: any free one) or unix:/path;\nmay be repeated [default: ",
+                   absl::StrJoin(defaults.listen, ","), "]"))
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->envname("CPSHARD_LISTEN");
-  app.add_option("--workers", flags.layer.workers, "threads that plan and shard")
-      ->envname("CPSHARD_WORKERS");
-  app.add_option("--queue", flags.layer.queue, "calls that may wait for a worker")
-      ->envname("CPSHARD_QUEUE");
-  app.add_option("--shutdown-seconds", flags.layer.shutdown_seconds,
-                 "grace for calls in progress at SIGTERM")
-      ->envname("CPSHARD_SHUTDOWN_SECONDS");
-  app.add_option("--pool-bytes", flags.layer.pool_bytes, "buffers in use and kept for reuse")
-      ->envname("CPSHARD_POOL_BYTES");
-  app.add_option("--socket-mode", socket_mode, "mode of unix sockets, octal, e.g. 0660")
-      ->envname("CPSHARD_SOCKET_MODE");
-  app.add_option("--stall-seconds", flags.layer.stall_seconds,
-                 "a stream that makes no progress for so long is cut off")
-      ->envname("CPSHARD_STALL_SECONDS");
-  app.add_option("--max-connections", flags.layer.max_connections, "more are refused")
-      ->envname("CPSHARD_MAX_CONNECTIONS");
-  app.add_option("--max-inflight-bytes", flags.layer.max_inflight_bytes,
-                 "of the unanswered batches of a stream")
-      ->envname("CPSHARD_MAX_INFLIGHT_BYTES");
-  app.add_option("--max-inflight-batches", flags.layer.max_inflight_batches,
-                 "unanswered batches of a stream")
-      ->envname("CPSHARD_MAX_INFLIGHT_BATCHES");
-  app.add_option("--max-batch-bytes", flags.layer.max_batch_bytes, "of a batch and of its shards")
-      ->envname("CPSHARD_MAX_BATCH_BYTES");
-  app.add_option("--max-tensors", flags.layer.max_tensors, "entries of a batch")
-      ->envname("CPSHARD_MAX_TENSORS");
-  app.add_option("--max-ranks", flags.layer.max_ranks, "cp_size")->envname("CPSHARD_MAX_RANKS");
-  app.add_flag("--check-config", flags.check_config, "read and check the configuration, then exit");
-  app.add_flag("--version", flags.version, "print the version, then exit");
+      ->group("Listeners");
+  Add(app, "--socket-mode", socket_mode, "MODE",
+      absl::StrFormat("mode of unix sockets, octal [default: %04o]", defaults.socket_mode))
+      ->group("Listeners");
+  Add(app, "--max-connections", flags.layer.max_connections, "N",
+      Default("connections; more are refused", defaults.max_connections))
+      ->group("Listeners");
+  Add(app, "--stall-seconds", flags.layer.stall_seconds, "SECONDS",
+      Default("a stream that makes no progress for so long is\ncut off",
+              absl::ToInt64Seconds(defaults.stall)))
+      ->group("Listeners");
+  Add(app, "--shutdown-seconds", flags.layer.shutdown_seconds, "SECONDS",
+      Default("grace for what is in progress at SIGTERM",
+              absl::ToInt64Seconds(defaults.shutdown_grace)))
+      ->group("Listeners");
+}
+
+void DeclareLimits(CLI::App& app, ConfigLayer& layer) {
+  const ServerOptions defaults;
+  const auto add = [&app](const std::string& flag, std::optional<int64_t>& value,
+                          const std::string& unit, const std::string& text, int64_t by_default) {
+    Add(app, flag, value, unit, Default(text, by_default))->group("Limits");
+  };
+  add("--workers", layer.workers, "N", "threads that plan and shard", defaults.workers);
+  add("--queue", layer.queue, "N", "calls that may wait for a worker; more are refused",
+      defaults.queue);
+  add("--pool-bytes", layer.pool_bytes, "BYTES", "memory of batches and answers, in use or kept",
+      defaults.pool_bytes);
+  add("--max-inflight-bytes", layer.max_inflight_bytes, "BYTES",
+      "of the unanswered batches of a stream", defaults.stream_limits.max_inflight_bytes);
+  add("--max-inflight-batches", layer.max_inflight_batches, "N", "unanswered batches of a stream",
+      defaults.stream_limits.max_inflight_batches);
+  add("--max-batch-bytes", layer.max_batch_bytes, "BYTES", "of a batch, and of all its shards",
+      defaults.limits.max_batch_bytes);
+  add("--max-tensors", layer.max_tensors, "N", "tensors and scalars of a batch",
+      defaults.limits.max_tensors);
+  add("--max-ranks", layer.max_ranks, "N", "ranks of a group (cp_size)", defaults.limits.max_ranks);
+}
+
+constexpr char kFooter[] =
+    R"(Every setting also has a variable, CPSHARD_MAX_RANKS for --max-ranks, and a key
+in the file, max_ranks (there max_batch_bytes, max_tensors and max_ranks stand
+under "limits", and socket_mode is a decimal number). Flags win over variables,
+variables over the file.
+
+Examples:
+  cpshardd --listen unix:/run/cpshard.sock,127.0.0.1:7070
+  cpshardd --listen 127.0.0.1:0 --workers 8 --pool-bytes 17179869184
+  CPSHARD_MAX_RANKS=64 cpshardd --config cpshardd.json --check-config
+
+Once it serves it prints `listening on ADDR` per address; SIGTERM or SIGINT ends
+it, a second one at once. There is no TLS and no token: listen where only your
+job can reach it.
+
+Exit status: 0 stopped by a signal; 64 configuration; 70 internal; 75 an address
+or other resource is not to be had.
+
+Read on: README.md, docs/DEPLOY.md (beside a training job), docs/WIRE.md)";
+
+void Declare(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mode) {
+  app.set_help_flag("-h,--help", "print this help");
+  app.footer(kFooter);
+  DeclareConfiguration(app, flags);
+  DeclareListeners(app, flags, socket_mode);
+  DeclareLimits(app, flags.layer);
+  app.add_flag("--version", flags.version, "print the version and what this build was made of");
 }
 
 absl::Status ParseMode(const std::string& text, ConfigLayer& layer) {
@@ -166,10 +232,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) 
   try {  // CLI11 reports by exceptions; they stop here
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return CommandLine{Action::kPrintHelp, {}, app.help()};
+    return CommandLine{
+        Action::kPrintHelp, {}, absl::StrReplaceAll(app.help(), {{"\n\n\n", "\n\n"}})};
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(SourceOf(app, argc, argv, error.what()), error.what()));
+    return absl::InvalidArgumentError(absl::StrCat(SourceOf(app, argc, argv, error.what()),
+                                                   error.what(), "; see cpshardd --help"));
   }
   CommandLine line;
   if (flags.version) line.action = Action::kPrintVersion;

@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
       std::fputs(line->text.c_str(), stdout);
       return 0;
     case cpshard::Action::kPrintVersion:
-      std::printf("cpshardd %s\n", cpshard::kVersion);
+      std::printf("cpshardd %s\n%s", cpshard::kVersion, cpshard::kBuildFacts);
       return 0;
     case cpshard::Action::kCheckOnly:
       std::puts("configuration is valid");

@@ -13,6 +13,7 @@
 #include "cpshard/v1/service.grpc.pb.h"
 #include "proto/codec.h"
 #include "proto/frames.h"
+#include "proto/plan_layout.h"
 #include "proto/status.h"
 #include "server/call_limit.h"
 #include "server/counters.h"
@@ -27,26 +28,6 @@ namespace {
 std::string NewInstanceId() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());
-}
-
-// A spec-only batch can be planned unless the plan reads a stream that came without bytes.
-absl::StatusOr<PlanSummary> PlanRequest(const Request& request, const Limits& limits) {
-  CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, request.options.MakeSharder());
-  const std::vector<std::string> needs = sharder.Needs(request.spec);
-  for (const std::string& name : needs) {
-    if (request.batch.FindTensor(name) == nullptr && request.spec.FindTensor(name) != nullptr) {
-      PlanSummary unplanned;
-      unplanned.needs = needs;
-      return unplanned;
-    }
-  }
-  const PlanValues values = ViewNeeds(sharder, request.spec, request.batch);
-  CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, sharder.Plan(request.spec, values));
-  CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, request.ranks, limits).status());
-  CPSHARD_RETURN_IF_ERROR(CheckPlanLayoutReply(plan, request.ranks));
-  CPSHARD_ASSIGN_OR_RETURN(PlanSummary summary, Summarize(plan, request.ranks, limits));
-  summary.needs = needs;
-  return summary;
 }
 
 absl::Status ShuttingDown() {
@@ -128,9 +109,11 @@ class ShardRpcs::Impl : public Methods {
                                        const v1::PlanLayoutRequest* message,
                                        v1::PlanLayoutReply* reply) override {
     return OnWorker(context, [this, message, reply]() -> absl::Status {
-      CPSHARD_ASSIGN_OR_RETURN(const Request request,
+      CPSHARD_ASSIGN_OR_RETURN(const PlanRequest plan,
                                DecodePlanLayoutRequest(*message, options_.limits));
-      CPSHARD_ASSIGN_OR_RETURN(const PlanSummary summary, PlanRequest(request, options_.limits));
+      CPSHARD_ASSIGN_OR_RETURN(
+          const PlanSummary summary,
+          PlanLayoutOf(plan.request, plan.questions, options_.limits, PlanReply::kOfACall));
       return EncodePlanLayoutReply(summary, reply);
     });
   }

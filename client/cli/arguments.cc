@@ -75,22 +75,38 @@ std::vector<int64_t> ShardArguments::rank_list() const {
   return ranks.empty() ? std::vector<int64_t>() : ParseIntegers(ranks);
 }
 
+void DeclareLayoutArguments(CLI::App& command, ShardArguments& arguments) {
+  command
+      .add_option("--cp", arguments.cp,
+                  "ranks of the context-parallel group; none: no group, one shard of it all")
+      ->required()
+      ->check(CLI::Validator(CheckCp, "N|none"))
+      ->group("Layout");
+  command
+      .add_option("--options", arguments.options,
+                  "the layout and its options as JSON (see below), or a file of it")
+      ->required()
+      ->type_name("FILE|JSON")
+      ->group("Layout");
+  command.add_option("--ranks", arguments.ranks, "these ranks alone, e.g. 0,3 [default: all]")
+      ->check(CLI::Validator(CheckRanks, "R,R,..."))
+      ->group("Layout");
+}
+
 void DeclareShardArguments(CLI::App& command, ShardArguments& arguments) {
-  command.add_option("--cp", arguments.cp, "size of the context-parallel group, or none")
-      ->required()
-      ->check(CLI::Validator(CheckCp, "N|none"));
-  command.add_option("--options", arguments.options, "sharding options: JSON, or a file of it")
-      ->required()
-      ->type_name("FILE|JSON");
-  command.add_option("--ranks", arguments.ranks, "ranks to make, e.g. 0,3; default all")
-      ->check(CLI::Validator(CheckRanks, "R,R,..."));
-  command.add_option("--server", arguments.server, "host:port or unix:/path; default in process")
-      ->check(CLI::Validator(CheckNotEmpty, "ADDR"));
+  DeclareLayoutArguments(command, arguments);
+  command
+      .add_option("--server", arguments.server,
+                  "let this cpshardd do it, host:port or unix:/path [default: in process]")
+      ->check(CLI::Validator(CheckNotEmpty, "ADDR"))
+      ->group("Server");
   command
       .add_option("--deadline", arguments.deadline_seconds,
-                  "for the server's answer; default 60 and 1 more for every 10 MB of the batch")
-      ->check(CLI::Range(0.001, 1e6))
-      ->type_name("SECONDS");
+                  "to wait for the server's answer [default: 60, and 1 more for every 10 MB of the "
+                  "batch]")
+      ->check(CLI::Range(0.001, 1e6).description(""))
+      ->type_name("SECONDS")
+      ->group("Server");
 }
 
 absl::StatusOr<Options> ReadOptions(const std::string& text_or_file) {

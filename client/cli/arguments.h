@@ -33,8 +33,11 @@ struct ShardArguments {
   absl::Duration deadline(int64_t bytes) const;
 };
 
-// --cp, --options, --ranks, --server, --deadline. Numbers that are none, and empty values, are
-// usage errors.
+// --cp, --options, --ranks: of a command that works in process alone. Numbers that are none, and
+// empty values, are usage errors.
+void DeclareLayoutArguments(CLI::App& command, ShardArguments& arguments);
+
+// ... and --server, --deadline.
 void DeclareShardArguments(CLI::App& command, ShardArguments& arguments);
 
 // NotFound: the file; InvalidArgument: what Options::FromJson refuses.

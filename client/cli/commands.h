@@ -23,6 +23,8 @@ using Command = std::function<Outcome()>;
 void AddShardCommand(CLI::App& app, Command& run);
 void AddGatherCommand(CLI::App& app, Command& run);
 void AddPlanCommand(CLI::App& app, Command& run);
+void AddExplainCommand(CLI::App& app, Command& run);
+void AddVerifyCommand(CLI::App& app, Command& run);
 void AddDemoCommand(CLI::App& app, Command& run);
 void AddDemoLoaderCommand(CLI::App& app, Command& run);
 void AddBenchCommand(CLI::App& app, Command& run);

@@ -111,18 +111,32 @@ void AddGatherCommand(CLI::App& app, Command& run) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("--layouts", arguments->layouts, "the layouts.json of the shards")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->group("Files");
   command->add_option("--in", arguments->in, "the folder of the shards")
       ->required()
-      ->type_name("DIR");
-  command->add_option("--stream", arguments->stream, "which stream")->required()->type_name("NAME");
-  command->add_option("--seq-axis", arguments->seq_axis, "the axis that was cut")->type_name("N");
-  command->add_flag("--trim", arguments->trim, "back to the shape that was sent, without padding");
-  command->add_option("--fill", arguments->fill, "what stands where a token was dropped")
-      ->check(CLI::Validator(CheckNumber, "V"));
-  command->add_option("--out", arguments->out, "safetensors file with one tensor, NAME")
+      ->type_name("DIR")
+      ->group("Files");
+  command->add_option("--out", arguments->out, "safetensors file to write, with one tensor, NAME")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->group("Files");
+  command->add_option("--stream", arguments->stream, "the tensor to put together, e.g. input_ids")
+      ->required()
+      ->type_name("NAME")
+      ->group("Stream");
+  command
+      ->add_option(
+          "--seq-axis", arguments->seq_axis,
+          "the axis that was cut; negative from the end [default: what the files say, else "
+          "1]")
+      ->type_name("N")
+      ->group("Stream");
+  command->add_flag("--trim", arguments->trim, "back to the shape that was sent, without padding")
+      ->group("Stream");
+  command->add_option("--fill", arguments->fill, "with --trim: stands where a token was dropped")
+      ->check(CLI::Validator(CheckNumber, "V"))
+      ->group("Stream");
   command->callback(
       [arguments, &run] { run = [arguments] { return Outcome{GatherFiles(*arguments)}; }; });
 }

@@ -1,5 +1,5 @@
 // cpshard: the command line. Errors are one line on standard error, `error: CODE: text`; the exit
-// status is the code's gRPC number, 1 for a difference, 64 for a usage error.
+// status is the code's gRPC number, 1 for a difference, 64 for a usage error (`error: USAGE: ...`).
 #include <malloc.h>
 #include <signal.h>
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "client/cli/commands.h"
+#include "client/cli/help.h"
 #include "client/version.h"
 
 namespace {
@@ -22,6 +23,13 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+// Without its last line end: CLI11 adds one.
+std::string VersionText() {
+  std::string text = std::string("cpshard ") + cpshard::kVersion + "\n" + cpshard::kBuildFacts;
+  text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -31,19 +39,26 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
 
   CLI::App app{"cpshard: shards batches for context-parallel training", "cpshard"};
-  app.set_version_flag("--version", std::string("cpshard ") + cpshard::kVersion);
+  cpshard::SetHelpFormat(app);
+  app.set_version_flag("--version", VersionText(),
+                       "print the version and what this build was made of");
   app.require_subcommand(1);
   cpshard::Command run;
   cpshard::AddShardCommand(app, run);
   cpshard::AddGatherCommand(app, run);
   cpshard::AddPlanCommand(app, run);
+  cpshard::AddExplainCommand(app, run);
+  cpshard::AddVerifyCommand(app, run);
   cpshard::AddDemoCommand(app, run);
   cpshard::AddDemoLoaderCommand(app, run);
   cpshard::AddBenchCommand(app, run);
+  cpshard::AddHelpPages(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::fprintf(stderr, "%s\n", OneLine(cpshard::UsageErrorLine(app, error)).c_str());
+    return kExitUsage;
   }
   const cpshard::Outcome outcome = run();
   if (!outcome.status.ok()) {

@@ -21,10 +21,11 @@ absl::Status ShardFile(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(const Batch batch,
                            ReadBatch(arguments.in, ReadLimits(arguments.shard), pool));
   CPSHARD_ASSIGN_OR_RETURN(const ShardResult result, RunShard(batch, arguments.shard, pool));
-  for (const Notice& notice : result.notices) {
+  CPSHARD_RETURN_IF_ERROR(WriteRankFiles(arguments.out, result.shards));
+  for (const Notice& notice : result.notices) {  // not before: an error is the only line
     std::fprintf(stderr, "notice: %s: %s\n", notice.code.c_str(), notice.text.c_str());
   }
-  return WriteRankFiles(arguments.out, result.shards);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -33,12 +34,14 @@ void AddShardCommand(CLI::App& app, Command& run) {
   CLI::App* command = app.add_subcommand("shard", "cut a batch into the shards of every rank");
   auto arguments = std::make_shared<Arguments>();
   DeclareShardArguments(*command, arguments->shard);
-  command->add_option("--in", arguments->in, "the batch")
+  command->add_option("--in", arguments->in, "the batch, whole rows")
       ->required()
-      ->type_name("BATCH.safetensors");
-  command->add_option("--out", arguments->out, "absent or empty folder for the shards")
+      ->type_name("BATCH.safetensors")
+      ->group("Files");
+  command->add_option("--out", arguments->out, "folder for the shards, absent or empty")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->group("Files");
   command->callback(
       [arguments, &run] { run = [arguments] { return Outcome{ShardFile(*arguments)}; }; });
 }

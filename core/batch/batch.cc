@@ -30,6 +30,17 @@ PlanValues ViewNeeds(const Sharder& sharder, const BatchSpec& spec, const Batch&
   return values;
 }
 
+Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batch& batch) {
+  PlanValues values;
+  for (const std::string& name : InspectionNeeds(spec)) {
+    const Tensor* tensor = batch.FindTensor(name);
+    const bool there =
+        tensor != nullptr && static_cast<int64_t>(tensor->buffer.size()) == NumBytes(tensor->spec);
+    if (there) values.emplace(name, ViewValues(*tensor));
+  }
+  return Inspect(plan, spec, values);
+}
+
 absl::StatusOr<ShardPlan> PlanBatch(const Sharder& sharder, const Batch& batch,
                                     std::optional<int64_t> cp_size) {
   const BatchSpec spec = SpecOf(batch, cp_size);

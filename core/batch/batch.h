@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/batch/buffer.h"
+#include "core/plan/inspect.h"
 #include "core/plan/sharder.h"
 #include "core/plan/spec.h"
 
@@ -47,6 +48,10 @@ ValueView ViewValues(const Tensor& tensor);
 // The values that sharder.Needs names, of the tensors that the batch has; what is absent is for the
 // layout to judge. The batch must outlive them.
 PlanValues ViewNeeds(const Sharder& sharder, const BatchSpec& spec, const Batch& batch);
+
+// Inspects a plan of this spec with the values of those tensors of the batch that have their bytes:
+// numbers that need others are absent. Precondition: the spec passed ValidateSpec.
+Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batch& batch);
 
 // Reads what sharder.Needs asks for, then plans. Precondition: the batch passed ValidateSpec.
 // Errors: those of Sharder::Plan.

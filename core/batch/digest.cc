@@ -1,12 +1,11 @@
 #include "core/batch/digest.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "core/batch/batch.h"
+#include "core/batch/xxh3.h"
 
 namespace cpshard {
 
@@ -15,7 +14,7 @@ struct BatchDigest::State {
   std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash{XXH3_createState(),
                                                                        XXH3_freeState};
 
-  void Add(const void* data, size_t size) { XXH3_64bits_update(hash.get(), data, size); }
+  void Add(const void* data, size_t size) { UpdateXxh3(hash.get(), data, size); }
   void AddInt(int64_t value) { Add(&value, sizeof value); }
   void AddText(absl::string_view text) {
     Add(text.data(), text.size());

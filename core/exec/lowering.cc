@@ -37,6 +37,10 @@ absl::StatusOr<LoweredStream> Lowering::Lower(const StreamPlan& stream) {
     cut.outer = static_cast<int64_t>(chunks);
     cut.source_stride = 0;
   }
+  if (cut.outer == 0) {  // a batch without rows, of which a plan need not say anything
+    cut.moves = std::make_shared<const std::vector<Moves>>(1);
+    return lowered;
+  }
   const Generated* generated = std::get_if<Generated>(&stream.value.from);
   cut.moves = generated != nullptr ? MovesOfGenerated(stream, *generated) : MovesOfView(stream);
   return lowered;
@@ -166,7 +170,7 @@ Lowering::RowMoves Lowering::MovesOfView(const StreamPlan& stream) {
   const std::vector<IndexMap>& columns = std::get<ViewOf>(stream.value.from).columns;
   const bool alike = RowsAlike(stream, layouts.front()) && columns.size() <= 1;
   RowMoves* known = nullptr;
-  if (columns.empty()) {
+  if (columns.empty() && !stream.fill.tail) {
     known = &viewed_[{stream.layout, stream.extent, stream.fill.kind, alike}];
     if (*known != nullptr) return *known;
   }
@@ -177,9 +181,9 @@ Lowering::RowMoves Lowering::MovesOfView(const StreamPlan& stream) {
     for (size_t row = 0; row < rows; ++row) {
       const IndexMap& placement = layouts[c].PlacementOf(static_cast<int64_t>(row));
       moves->push_back(columns.empty()
-                           ? CutMoves(placement, cuts[c], stream.fill.kind)
+                           ? CutMoves(placement, cuts[c], stream.fill)
                            : CutMoves(columns[columns.size() == 1 ? 0 : row].Then(placement),
-                                      cuts[c], stream.fill.kind));
+                                      cuts[c], stream.fill));
     }
   }
   if (known != nullptr) *known = moves;

@@ -160,6 +160,12 @@ int64_t Anchor(const IndexMap& placement, size_t i) {
   return before.source + before.length - 1;
 }
 
+// How many of the fill columns [begin, begin + length) are of the tail: the last ones.
+int64_t TailOf(const Fill& fill, int64_t begin, int64_t length) {
+  if (!fill.tail) return 0;
+  return std::clamp<int64_t>(begin + length - fill.tail->from, 0, length);
+}
+
 }  // namespace
 
 Cuts CutsOf(absl::Span<const IndexMap> partition, absl::Span<const int64_t> ranks) {
@@ -185,25 +191,37 @@ GeneratedRow::GeneratedRow(const std::vector<Segment>& of) {
   }
 }
 
-Moves CutMoves(const IndexMap& placement, const Cuts& cuts, Fill::Kind fill) {
+Moves CutMoves(const IndexMap& placement, const Cuts& cuts, const Fill& fill) {
   MoveList moves(cuts, placement.runs().size());
   RunCursor cursor(placement);
   for (const Cut& cut : cuts.runs) {
     cursor.ForRuns(cut.column, cut.length, [&](size_t i, int64_t begin, int64_t take) {
       const int64_t into_run = begin - placement.starts()[i];
-      Move& move = moves.Add(begin);
-      move.dest = cut.dest;
-      move.to = cut.slot + (begin - cut.column);
-      move.length = take;
-      if (placement.runs()[i].source != kFill) {
-        move.from = placement.runs()[i].source + into_run;
-      } else if (fill == Fill::Kind::kContinue && Anchor(placement, i) != kFill) {
-        move.kind = Move::Kind::kContinue;
-        move.from = Anchor(placement, i);
-        move.start = into_run + 1;
-      } else {
-        move.kind = Move::Kind::kFill;
+      const int64_t to = cut.slot + (begin - cut.column);
+      const bool is_fill = placement.runs()[i].source == kFill;
+      const int64_t tail = is_fill ? TailOf(fill, begin, take) : 0;
+      if (take > tail) {
+        Move& move = moves.Add(begin);
+        move.dest = cut.dest;
+        move.to = to;
+        move.length = take - tail;
+        if (!is_fill) {
+          move.from = placement.runs()[i].source + into_run;
+        } else if (fill.kind == Fill::Kind::kContinue && Anchor(placement, i) != kFill) {
+          move.kind = Move::Kind::kContinue;
+          move.from = Anchor(placement, i);
+          move.start = into_run + 1;
+        } else {
+          move.kind = Move::Kind::kFill;
+        }
       }
+      if (tail == 0) return;
+      Move& move = moves.Add(begin + (take - tail));
+      move.kind = Move::Kind::kRamp;
+      move.dest = cut.dest;
+      move.to = to + (take - tail);
+      move.length = tail;
+      move.start = fill.tail->value;
     });
   }
   return moves.Take();

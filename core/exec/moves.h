@@ -36,10 +36,11 @@ struct GeneratedRow {
 };
 
 // Moves of one row of a viewed stream: `cuts` out of the row placed by `placement`. Fill columns
-// become kFill, or kContinue from the last source column before them (kFill where there is none).
+// become kFill, or kContinue from the last source column before them (kFill where there is none);
+// those of the fill's tail kRamp.
 // In the order of the padded columns (of one column, as in Cuts), so that the source is walked once
 // for all destinations. Cost: cuts and moves, where both maps mostly ascend.
-Moves CutMoves(const IndexMap& placement, const Cuts& cuts, Fill::Kind fill);
+Moves CutMoves(const IndexMap& placement, const Cuts& cuts, const Fill& fill);
 
 // The same for a generated row; its segments cover the columns that the cuts take.
 Moves GeneratedMoves(const GeneratedRow& row, bool over_padded_columns, const IndexMap& placement,

@@ -48,11 +48,14 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
                                        BufferPool& pool) {
   LayoutRecords records(plan, DigestOf(batch));
   ShardResult result;
-  result.notices = plan.notices;
+  BatchReport report = ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch), ranks);
+  result.notices = std::move(report.notices);
+  result.totals = std::move(report.totals);
   std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), nullptr);
   std::vector<Buffer> shared(plan.streams.size());
   for (size_t k = 0; k < ranks.size(); ++k) {
-    RankShard shard{records.Of(ranks[k]), {{}, ScalarsOf(plan, ranks[k])}, {}};
+    RankShard shard{records.Of(ranks[k]), {{}, ScalarsOf(plan, ranks[k])}, {}, {}};
+    if (!report.loads.empty()) shard.load = report.loads[k];
     CPSHARD_ASSIGN_OR_RETURN(const Buffer block, pool.Allocate(LocalBytes(plan, ranks[k])));
     size_t offset = 0;
     for (size_t s = 0; s < plan.streams.size(); ++s) {

@@ -1,11 +1,13 @@
 // The verb "shard": a plan and a batch in, the shards of the ranks asked for out.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/batch/batch.h"
 #include "core/exec/executor.h"
+#include "core/plan/batch_totals.h"
 #include "core/plan/plan.h"
 #include "core/plan/shard_layout.h"
 
@@ -24,12 +26,14 @@ StreamCut CutOf(const ShardPlan& plan, const StreamPlan& stream);
 struct RankShard {
   ShardLayout layout;
   Batch batch;
-  std::vector<StreamCut> cuts;  // one per batch.tensors
+  std::vector<StreamCut> cuts;   // one per batch.tensors
+  std::optional<RankLoad> load;  // absent: no slots of ranks are counted
 };
 
 struct ShardResult {
   std::vector<RankShard> shards;  // in the order of the ranks asked for
   std::vector<Notice> notices;
+  BatchTotals totals;  // of the whole batch, whichever ranks were asked for
 };
 
 // Writes the outputs of `ranks` where the caller wants them. dests[s * ranks.size() + k] receives

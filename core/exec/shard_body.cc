@@ -56,27 +56,37 @@ int64_t SourceOffset(const CutTask& cut, const Move& move, int64_t outer) {
   return outer * cut.source_stride + move.from * cut.column_bytes;
 }
 
-// Whether the copies of `total_bytes` of outputs are runs of `min_view_bytes` on average; a run
-// goes on as long as source and destination both do.
-bool RunsAreLong(const CutTask& cut, const SlotMoves& slots, int64_t total_bytes,
-                 int64_t min_view_bytes) {
+// Bytes of a stream's outputs: of each destination, and together.
+struct OutputBytes {
+  std::vector<int64_t> of;
+  int64_t total = 0;
+};
+
+// Whether the copies to the outputs are runs of `min_view_bytes` on average; a run goes on as long
+// as source and destination both do. Told by the moves as they are: to sort them by slots takes
+// memory for every row and rank, which short runs are not worth.
+bool RunsAreLong(const CutTask& cut, const OutputBytes& outputs, int64_t min_view_bytes) {
+  if (cut.outer == 0) return false;
+  struct Dest {
+    int64_t row_bytes = 0;
+    int64_t source_end = -1, end = -1;  // of the run that may go on
+  };
+  std::vector<Dest> dests;
+  for (const int64_t bytes : outputs.of) dests.push_back({bytes / cut.outer});
   int64_t runs = 0, copied = 0;
-  const int64_t most_runs = total_bytes / min_view_bytes;
-  for (const std::vector<Moves>& rows : slots.of) {
-    int64_t end = -1;  // in the source, of the run that may go on
-    ForMoves(cut, rows, [&](const Move& move, int64_t outer) {
-      if (move.kind != Move::Kind::kCopy) {
-        end = -1;
-        return true;
-      }
-      const int64_t begin = SourceOffset(cut, move, outer);
-      const int64_t bytes = move.length * cut.column_bytes;
-      runs += begin == end ? 0 : 1;
-      copied += bytes;
-      end = begin + bytes;
-      return runs <= most_runs;  // so many cannot be long
-    });
-  }
+  const int64_t most_runs = outputs.total / min_view_bytes;
+  ForMoves(cut, *cut.moves, [&](const Move& move, int64_t outer) {
+    if (move.kind != Move::Kind::kCopy) return true;
+    Dest& dest = dests[move.dest];
+    const int64_t from = SourceOffset(cut, move, outer);
+    const int64_t to = outer * dest.row_bytes + move.to * cut.column_bytes;
+    const int64_t bytes = move.length * cut.column_bytes;
+    runs += from == dest.source_end && to == dest.end ? 0 : 1;
+    copied += bytes;
+    dest.source_end = from + bytes;
+    dest.end = to + bytes;
+    return runs <= most_runs;  // so many cannot be long
+  });
   return runs > 0 && copied / runs >= min_view_bytes;
 }
 
@@ -122,21 +132,21 @@ class BodyBuilder {
 
   // Decides which streams are viewed.
   absl::Status Lower(int64_t min_view_bytes) {
-    std::vector<int64_t> bytes(streams_.size(), 0), dests(streams_.size(), 0);
-    for (const Output& output : outputs_) {
-      bytes[output.stream] += output.bytes;
-      ++dests[output.stream];
+    std::vector<OutputBytes> outputs(streams_.size());
+    for (const Output& output : outputs_) {  // of a stream in the order of its destinations
+      outputs[output.stream].of.push_back(output.bytes);
+      outputs[output.stream].total += output.bytes;
     }
     for (size_t s = 0; s < streams_.size(); ++s) {
       Stream& stream = streams_[s];
       CPSHARD_ASSIGN_OR_RETURN(stream.lowered, lowering_.Lower(plan_.streams[s]));
-      if (stream.lowered.source.size() == 0) continue;      // nothing to view
-      SlotMoves& slots = slots_[stream.lowered.cut.moves];  // streams of one geometry share
-      if (slots.computed == nullptr) slots = BySlot(*stream.lowered.cut.moves, dests[s]);
+      if (stream.lowered.source.size() == 0) continue;  // nothing to view
+      const CutTask& cut = stream.lowered.cut;
       const bool as_sent = plan_.streams[s].extent == Extent::kWhole && !stream.lowered.derived;
-      const bool viewed =
-          as_sent || RunsAreLong(stream.lowered.cut, slots, bytes[s], min_view_bytes);
-      if (viewed) stream.views = &slots;
+      if (!as_sent && !RunsAreLong(cut, outputs[s], min_view_bytes)) continue;
+      SlotMoves& slots = slots_[cut.moves];  // streams of one geometry share
+      if (slots.computed == nullptr) slots = BySlot(*cut.moves, outputs[s].of.size());
+      stream.views = &slots;
     }
     return absl::OkStatus();
   }

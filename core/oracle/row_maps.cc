@@ -188,14 +188,15 @@ bool CutKimiPositions(Work& work) {
   return work.CutAs("position_ids", positions, 1, Continued{});
 }
 
-// 4.16 steps 5 and 6: [B, S] or [1, S], one row stays one row, pads are 0.
+// 4.16 steps 5 and 6: [B, S] or [1, S], one row stays one row, pads are 0; no three axes (D5).
 bool CutGlmPositions(Work& work) {
   const int64_t length = work.columns.source_len;
   const Tensor positions =
       work.Has("position_ids") ? work.batch.at("position_ids") : CountingRows(work.rows, length);
   const std::vector<int64_t>& dims = positions.dims;
-  const bool fits = dims.size() == 2 && (dims[0] == work.rows || dims[0] == 1) && dims[1] == length;
-  return fits && work.CutAs("position_ids", positions, 1, Value(int64_t{0}));
+  const bool two = dims.size() == 2 && (dims[0] == work.rows || dims[0] == 1) && dims[1] == length;
+  const bool more = dims.size() > 3 && work.IsTokens(positions);
+  return (two || more) && work.CutAs("position_ids", positions, 1, Value(int64_t{0}));
 }
 
 // Axis 2 of three, as it is otherwise; pads are 0.
@@ -304,7 +305,7 @@ std::optional<Shard> RestateGlm5Next(const Batch& batch, const Options& options,
   }
   if (work.Has("_packed_seq_ids")) {  // step 3a
     std::vector<int64_t>& dims = work.batch.at("_packed_seq_ids").dims;
-    if (dims.size() == 1) dims.insert(dims.begin(), 1);
+    if (dims.size() != 2) dims.insert(dims.begin(), 1);
   }
   if (!PlaceColumns(work.batch.at("input_ids"), cp_size, work)) return std::nullopt;
   const std::optional<Tensor> map = MapOf(work, /*by_boundaries=*/true);

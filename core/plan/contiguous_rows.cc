@@ -71,6 +71,10 @@ absl::StatusOr<ContiguousRows> ContiguousRows::BeginWith(const BatchSpec& spec,
   return contiguous;
 }
 
+PadRuleFn ContiguousRows::Padding(int64_t pad_multiple) {
+  return PadRows("cp_size * max(pad_multiple, 2)", std::max<int64_t>(pad_multiple, 2));
+}
+
 absl::Status ContiguousRows::CutAllButPaddingMask() {
   if (cut_primary_) {
     const bool is_ids = rows_.primary->name == "input_ids";

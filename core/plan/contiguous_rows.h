@@ -33,6 +33,9 @@ class ContiguousRows {
                                                   std::vector<ExtraStream> own,
                                                   const MakeLayout& make_layout);
 
+  // What rows are padded to (step 5).
+  static PadRuleFn Padding(int64_t pad_multiple);
+
   // Step 6 and 8 but for padding_mask: primary, labels, loss mask, positions, extras.
   absl::Status CutAllButPaddingMask();
 
@@ -43,6 +46,11 @@ class ContiguousRows {
   RowStreams& streams() { return streams_; }
   const TokenRows& rows() const { return rows_; }
   int64_t padded_len() const { return layout_.padded_len; }
+
+  // What the rows are packed with: LayoutPlan::documents.
+  void SetDocuments(std::vector<std::vector<DocumentSpan>> documents) {
+    layout_.documents = std::move(documents);
+  }
 
   // Moves streams, scalars and the layout into the plan. InvalidArgument: a pad id is needed and
   // was not given; what RowStreams::Finish refuses.

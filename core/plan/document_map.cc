@@ -22,6 +22,20 @@ DocumentMap Viewed(const TensorSpec& tensor) {
   return map;
 }
 
+// Document i has the id i + 1; those that have no segment are empty.
+std::vector<DocumentSpan> Spans(const std::vector<Segment>& ids) {
+  std::vector<DocumentSpan> spans;
+  int64_t at = 0;
+  for (const Segment& segment : ids) {
+    if (segment.start > 0) {
+      spans.resize(segment.start - 1, {at, 0, 0});
+      spans.push_back({at, segment.length, segment.length});
+    }
+    at += segment.length;
+  }
+  return spans;
+}
+
 DocumentMap Generate(std::vector<int64_t> dims, std::vector<std::vector<Segment>> ids) {
   DocumentMap map{std::move(dims)};
   std::vector<std::vector<Segment>> padding = ids;
@@ -30,6 +44,15 @@ DocumentMap Generate(std::vector<int64_t> dims, std::vector<std::vector<Segment>
   }
   map.ids.from = Generated{std::move(ids)};
   map.padding.from = Generated{std::move(padding)};
+  return map;
+}
+
+// ... of rows whose documents are known.
+DocumentMap GenerateOfDocuments(std::vector<int64_t> dims, std::vector<std::vector<Segment>> ids) {
+  std::vector<std::vector<DocumentSpan>> documents;
+  for (const std::vector<Segment>& row : ids) documents.push_back(Spans(row));
+  DocumentMap map = Generate(std::move(dims), std::move(ids));
+  map.documents = std::move(documents);
   return map;
 }
 
@@ -57,8 +80,8 @@ absl::StatusOr<DocumentMap> FromLengths(const BatchSpec& spec, const PlanValues&
     ids.push_back(RowOfLengths(documents.subspan(begin, end - begin), rows.length));
     begin = end;
   }
-  if (ids.empty()) ids.emplace_back();
-  DocumentMap map = Generate({rows.rows, rows.length}, std::move(ids));
+  if (ids.empty()) ids.push_back({{0, 0, rows.length}});  // of no row: any will do
+  DocumentMap map = GenerateOfDocuments({rows.rows, rows.length}, std::move(ids));
   const auto padded =
       std::find_if(documents.begin(), documents.end(),
                    [](const Document& document) { return document.real < document.padded; });
@@ -105,7 +128,7 @@ absl::StatusOr<DocumentMap> FromBoundaries(const BatchSpec& spec, const PlanValu
     at = std::max(at, end);
   }
   if (at < rows.length) row.push_back({0, 0, rows.length - at});
-  return Generate({1, rows.length}, {std::move(row)});
+  return GenerateOfDocuments({1, rows.length}, {std::move(row)});
 }
 
 DocumentMap FromPaddingMask(const BatchSpec& spec, const TokenRows& rows) {

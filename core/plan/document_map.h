@@ -20,6 +20,9 @@ struct DocumentMap {
   Expression ids;             // i32
   Expression padding;         // bool: id <= 0
   std::optional<Notice> notice;
+  // The same, where lengths or boundaries say it: LayoutPlan::documents. As in the map, padding of
+  // a document counts as real (D15).
+  std::vector<std::vector<DocumentSpan>> documents;
 };
 
 enum class MapSource { kPackedIds, kAttentionMask, kLengths, kBoundaries, kPaddingMask };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/plan/partition.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/token_bits.h"
 
 namespace cpshard {
 namespace {
@@ -59,6 +60,15 @@ absl::Status CheckInt32(const PackedLengths& lengths, const FlatRows& flat) {
       " of int32 cumulative lengths; send fewer rows, or more chunks"));
 }
 
+std::vector<DocumentSpan> Spans(const PackedRows& rows, const std::vector<int64_t>& boundaries) {
+  std::vector<DocumentSpan> spans;
+  spans.reserve(rows.documents.size());
+  for (size_t i = 0; i < rows.documents.size(); ++i) {
+    spans.push_back({boundaries[i], rows.documents[i].real, boundaries[i + 1] - boundaries[i]});
+  }
+  return spans;
+}
+
 // The pad id as input_ids hold it, to be compared with them exactly.
 struct PadId {
   bool floating = false;
@@ -83,9 +93,16 @@ absl::StatusOr<PadId> PadIdOf(int64_t padding_token_id, DType dtype) {
   return pad;
 }
 
-// Where the padding of ids [begin, end) begins.
+TokenBits PaddingOf(const ValueView& ids, const PadId& pad) {
+  if (pad.floating) return TokenBits::Of(ids, [n = pad.number](auto id) { return id == n; });
+  return TokenBits::Of(ids, [n = pad.integer](auto id) { return id == n; });
+}
+
+// Where the padding of ids [begin, end) begins; `padding` is that of all ids.
 absl::StatusOr<int64_t> FindPadding(const ValueView& ids, int64_t begin, int64_t end,
-                                    const PadId& pad) {
+                                    const PadId& pad, const TokenBits& padding) {
+  const int64_t tail = end - padding.Count(begin, end);  // where it begins if it is all at the end
+  if (padding.Count(tail, end) == end - tail) return tail;
   int64_t first = begin;
   while (first < end && !pad.IsAt(ids, first)) ++first;
   for (int64_t i = first; i < end; ++i) {
@@ -125,7 +142,7 @@ absl::StatusOr<FlatRows> FlatRowsOf(const BatchSpec& spec, int64_t num_chunks) {
   return flat;
 }
 
-LayoutPlan ChunkWindow(const FlatRows& flat, int64_t chunk) {
+LayoutPlan ChunkWindow(const FlatRows& flat, int64_t chunk, const ConvertedChunk& converted) {
   LayoutPlan layout;
   layout.rows = 1;
   layout.source_len = flat.tokens;
@@ -133,6 +150,7 @@ LayoutPlan ChunkWindow(const FlatRows& flat, int64_t chunk) {
   layout.placement.emplace_back();
   layout.placement.front().Append({chunk * flat.chunk_tokens(), flat.chunk_tokens()});
   layout.flattened_from = RowShape{flat.rows_per_chunk(), flat.rows.length};
+  if (!converted.documents.empty()) layout.documents = {converted.documents};
   return layout;
 }
 
@@ -160,6 +178,7 @@ absl::StatusOr<std::vector<ConvertedChunk>> ConvertByLengths(const PackedLengths
                              Accumulate(rows, lengths, flat.rows.length, last_row));
     CPSHARD_RETURN_IF_ERROR(
         CheckPieces(rows, chunks[c].lengths.boundaries(), lengths.padded_name(), pieces));
+    chunks[c].documents = Spans(rows, chunks[c].lengths.boundaries());
     chunks[c].padding = PaddingByLengths(rows, flat.chunk_tokens());
   }
   return chunks;
@@ -181,11 +200,12 @@ absl::StatusOr<std::vector<ConvertedChunk>> ConvertByValue(const PlanValues& val
   }
   CPSHARD_ASSIGN_OR_RETURN(const PadId pad, PadIdOf(*padding_token_id, primary.dtype));
   const ValueView& ids = values.at("input_ids");
+  const TokenBits pads = PaddingOf(ids, pad);
   std::vector<ConvertedChunk> chunks(flat.num_chunks);
   for (int64_t c = 0; c < flat.num_chunks; ++c) {
     const int64_t begin = c * flat.chunk_tokens();
     const int64_t end = begin + flat.chunk_tokens();
-    CPSHARD_ASSIGN_OR_RETURN(const int64_t padding, FindPadding(ids, begin, end, pad));
+    CPSHARD_ASSIGN_OR_RETURN(const int64_t padding, FindPadding(ids, begin, end, pad, pads));
     AppendSegment(chunks[c].padding, 0, padding - begin);
     AppendSegment(chunks[c].padding, 1, end - padding);
   }

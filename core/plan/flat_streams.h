@@ -32,14 +32,15 @@ inline constexpr int64_t kMaxChunks = 4096;
 // divisible by num_chunks (below 2 acts as 1), or that is over kMaxChunks.
 absl::StatusOr<FlatRows> FlatRowsOf(const BatchSpec& spec, int64_t num_chunks);
 
-// The layout of chunk `chunk`, without partition and report.
-LayoutPlan ChunkWindow(const FlatRows& flat, int64_t chunk);
-
 // One chunk's part of what a conversion makes (contract 5.3, 5.4).
 struct ConvertedChunk {
-  CumulativeLengths lengths;     // nothing where no lengths were sent
-  std::vector<Segment> padding;  // padding_mask over the chunk's T_c columns, 1 = padding
+  CumulativeLengths lengths;            // nothing where no lengths were sent
+  std::vector<DocumentSpan> documents;  // likewise; what absorption adds to the last is its padding
+  std::vector<Segment> padding;         // padding_mask over the chunk's T_c columns, 1 = padding
 };
+
+// The layout of chunk `chunk`, which was converted to `converted`, without partition and report.
+LayoutPlan ChunkWindow(const FlatRows& flat, int64_t chunk, const ConvertedChunk& converted);
 
 // padding_mask by lengths: all columns of a document behind its real ones, and behind the last
 // document up to `tokens`. Precondition: the documents of every row but the last fill it.

@@ -48,6 +48,10 @@ absl::StatusOr<ShardPlan> PlanInForward(const TensorSpec& tensor, const InForwar
     return absl::InvalidArgumentError(absl::StrCat(
         "stream '", tensor.name, "' ", DimsString(tensor.dims), " has no axis ", options.axis));
   }
+  if (cp_size && *cp_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cp_size is ", *cp_size, "; it must be 1 at least, or absent for no mesh"));
+  }
   ShardPlan plan;
   plan.cp_size = cp_size;
   CPSHARD_ASSIGN_OR_RETURN(LayoutPlan layout,

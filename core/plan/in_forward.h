@@ -23,7 +23,7 @@ struct InForwardOptions {
 
 // The plan of that one stream, of any rank and dtype. Without a mesh and at cp_size 1 it stays as
 // it is, unpadded. The local indices of a rank are partition[rank] of the layout. InvalidArgument:
-// no such axis, a length beyond int64, a pad that the dtype cannot hold.
+// no such axis, cp_size below 1, a length beyond int64, a pad that the dtype cannot hold.
 absl::StatusOr<ShardPlan> PlanInForward(const TensorSpec& tensor, const InForwardOptions& options,
                                         std::optional<int64_t> cp_size);
 

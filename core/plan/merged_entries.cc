@@ -18,6 +18,8 @@ void RemoveEntry(absl::string_view name, ShardPlan& plan) {
 
 void Add(StreamPlan stream, ShardPlan& plan) {
   RemoveEntry(stream.name, plan);
+  // Chunks for one rank drop tensors that are no streams of tokens (contract 5.6).
+  if (plan.stacked() && plan.num_ranks() == 1) return;
   plan.streams.push_back(std::move(stream));
 }
 
@@ -48,6 +50,10 @@ absl::Status AddTokenMask(const BatchSpec& spec, absl::string_view name, int64_t
 }
 
 absl::Status AddPromotedGrid(const TensorSpec& grid, absl::string_view name, ShardPlan& plan) {
+  if (grid.dims.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stream '", grid.name, "' has no axes; a grid is [n, 2] or [n, 3]"));
+  }
   StreamPlan stream = Whole(grid, name);
   if (grid.dims.back() == 2) {
     if (grid.dims.size() != 2) {

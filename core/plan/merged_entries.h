@@ -1,5 +1,6 @@
 // Entries that models' hooks merge into a batch (contract 3.3), as streams and scalars of its plan.
-// All of them are held whole. Each takes the place of an entry of that name.
+// All of them are held whole. Each takes the place of an entry of that name. Where the plan is that
+// of chunks for one rank, tensors are not added, as chunks drop them (contract 5.6).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ absl::Status AddTokenMask(const BatchSpec& spec, absl::string_view name, int64_t
                           ShardPlan& plan);
 
 // [n, 2] of height and width becomes [n, 3] with 1 before them; another last dim is kept.
-// InvalidArgument: `grid` ends in 2 and has other than two axes.
+// InvalidArgument: `grid` has no axes, or ends in 2 and has other than two.
 absl::Status AddPromotedGrid(const TensorSpec& grid, absl::string_view name, ShardPlan& plan);
 
 // The longest of `lengths` above 0, or 0, as an integer. InvalidArgument: it is over `window`.

@@ -71,20 +71,19 @@ Result HookOfKimiK3(const ModelFacts&, const SharedOptions& shared, const BatchS
   return Owned("kimi", Kimi(KimiVariant::kK3, shared), ClosedForm::kContiguous);
 }
 
-// The hook of Qwen's models makes mRoPE positions where none are sent; that takes the model.
-absl::Status CheckQwen(const BatchSpec& spec) {
-  CPSHARD_RETURN_IF_ERROR(RequireIds(spec));
-  if (spec.Has("position_ids")) return absl::OkStatus();
-  return Refuse(
+absl::Status NoPositions(const BatchSpec&, const PlanValues&, ShardPlan&) {
+  return absl::UnimplementedError(
       "the batch has no 'position_ids'; the model's own rule (mRoPE) makes them, and no layout "
-      "can: "
-      "send those of the whole rows, [3, B, S]");
+      "can: send those of the whole rows, [3, B, S]");
 }
 
+// The hook of Qwen's models makes mRoPE positions where none are sent; that takes the model. It
+// picks a layout all the same.
 Result HookOfQwen3Vl(const ModelFacts&, const SharedOptions& shared, const BatchSpec& spec) {
-  CPSHARD_RETURN_IF_ERROR(CheckQwen(spec));
+  CPSHARD_RETURN_IF_ERROR(RequireIds(spec));
   HookResult result = AuxOnly(shared);
   result.nulled = {"mm_token_type_ids"};
+  if (!spec.Has("position_ids")) result.merge = NoPositions;
   return result;
 }
 
@@ -93,6 +92,7 @@ void PromoteGrid(const BatchSpec& spec, HookResult& result) {
   const TensorSpec* grid = spec.FindTensor("image_grid_hws");
   if (grid == nullptr || NumElements(*grid) == 0 || spec.Has("image_grid_thw")) return;
   result.nulled.push_back("image_grid_hws");
+  if (result.merge) return;  // refuses the batch
   result.merge = [](const BatchSpec& spec, const PlanValues&, ShardPlan& plan) {
     return AddPromotedGrid(*spec.FindTensor("image_grid_hws"), "image_grid_thw", plan);
   };

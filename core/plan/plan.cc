@@ -62,6 +62,17 @@ absl::Status OverLimit(absl::string_view what, const ShardPlan& plan, size_t num
       " bytes", why, "; pad to less, or ask for fewer ranks at once"));
 }
 
+// "documents 3, 14 tokens" of those that the layout states, where rows are alike of one of them.
+std::string DocumentsText(const LayoutPlan& layout) {
+  size_t documents = 0;
+  int64_t tokens = 0;
+  for (const std::vector<DocumentSpan>& row : layout.documents) {
+    documents += row.size();
+    for (const DocumentSpan& span : row) tokens += span.real;
+  }
+  return absl::StrCat("documents ", documents, ", ", tokens, " tokens");
+}
+
 }  // namespace
 
 absl::string_view ExtentName(Extent extent) {
@@ -126,11 +137,11 @@ absl::StatusOr<int64_t> CheckedOutputBytes(const ShardPlan& plan, absl::Span<con
   }
   if (ranks.empty()) return total;
   const Columns of_tokens = ColumnsOf(plan.chunks, ranks);
-  const int64_t padded_len = plan.chunks.empty() ? 0 : plan.chunks.front().padded_len;
   for (const StreamPlan& stream : plan.streams) {
     const bool local = stream.extent == Extent::kLocal;
-    const Columns columns =
-        stream.layout == kTokens ? of_tokens : ColumnsOf(LayoutsOf(plan, stream), ranks);
+    const absl::Span<const LayoutPlan> layouts = LayoutsOf(plan, stream);
+    const Columns columns = stream.layout == kTokens ? of_tokens : ColumnsOf(layouts, ranks);
+    const int64_t padded_len = layouts.empty() ? 0 : layouts.front().padded_len;
     const absl::StatusOr<int64_t> bytes =
         local ? CheckedLocalBytes(stream, columns) : CheckedBytes(stream, padded_len);
     if (!bytes.ok() || *bytes > limits.max_batch_bytes - total) {
@@ -189,6 +200,7 @@ std::string ToString(const ShardPlan& plan) {
     for (size_t i = 0; i < layout.placement.size(); ++i) {
       absl::StrAppend(&text, "  placement ", i, ": ", layout.placement[i].ToString(), "\n");
     }
+    if (!layout.documents.empty()) absl::StrAppend(&text, "  ", DocumentsText(layout), "\n");
     for (size_t rank = 0; rank < layout.partition.size(); ++rank) {
       absl::StrAppend(&text, "  rank ", rank, ": ", layout.partition[rank].ToString(), "\n");
     }

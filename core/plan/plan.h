@@ -46,6 +46,13 @@ struct Report {
   friend bool operator==(const Report&, const Report&) = default;
 };
 
+// A document on a row: its `real` tokens, then padding of its own, `length` columns in all.
+struct DocumentSpan {
+  int64_t begin = 0;  // padded column
+  int64_t real = 0, length = 0;
+  friend bool operator==(const DocumentSpan&, const DocumentSpan&) = default;
+};
+
 struct LayoutPlan {
   int64_t rows = 0;        // B
   int64_t source_len = 0;  // columns of the caller's rows
@@ -53,6 +60,10 @@ struct LayoutPlan {
   std::vector<IndexMap> placement;  // 1 entry (all rows alike) or `rows` entries; size padded_len
   std::vector<IndexMap> partition;  // one per rank; columns < padded_len, no fill runs
   std::optional<RowShape> flattened_from;
+  // What the rows are packed with, as far as the layout itself reads it: ascending, apart; columns
+  // outside are padding that belongs to no document. None: it does not know; 1 entry (all rows
+  // alike) or `rows` entries. For balance, totals and pictures (documents.h); nothing is cut by it.
+  std::vector<std::vector<DocumentSpan>> documents;
   Report report;
   std::string padded_to;  // for messages: "a multiple of cp_size 2 * pad_multiple 4"
 
@@ -120,8 +131,15 @@ struct Fill {
     kContinue,  // last + 1, last + 2, ... of the source column before the fill, each outer index
                 // and inner element from its own, in the stream's dtype (bool has no such value)
   };
+  // From padded column `from` on fill columns hold `value` instead, an integer that the stream's
+  // dtype holds (rows that are laid out anew and then padded otherwise).
+  struct Tail {
+    int64_t from = 0, value = 0;
+    friend bool operator==(const Tail&, const Tail&) = default;
+  };
   Kind kind = Kind::kNone;
   Element value;
+  std::optional<Tail> tail;  // of kConstant
   friend bool operator==(const Fill&, const Fill&) = default;
 };
 

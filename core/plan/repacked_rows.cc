@@ -49,6 +49,10 @@ LayoutPlan RepackedRows::Layout(const TokenRows& rows) const {
     }
     placement.Append({kFill, padded_len_ - placement.size()});
     layout.placement.push_back(std::move(placement));
+    std::vector<DocumentSpan>& documents = layout.documents.emplace_back();
+    for (const PlacedDocument& document : row) {
+      documents.push_back({document.start, document.real, document.width});
+    }
   }
   return layout;
 }

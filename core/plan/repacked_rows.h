@@ -48,6 +48,9 @@ class RepackedRows {
   RepackedRows(std::vector<PlacedRow> rows, InnerPadding padding, int64_t row_len,
                int64_t padded_len);
 
+  int64_t row_len() const { return row_len_; }
+  int64_t padded_len() const { return padded_len_; }
+
   // One placement per row; without partition and report.
   LayoutPlan Layout(const TokenRows& rows) const;
 

@@ -128,6 +128,32 @@ absl::StatusOr<ShardPlan> Plan(const ModelFacts& facts, const SharedOptions& sha
   return plan;
 }
 
+// A packed row, as far as a hook looks at it before there is a batch.
+BatchSpec PackedRow(int64_t tokens, std::optional<int64_t> cp_size) {
+  BatchSpec spec;
+  spec.cp_size = cp_size;
+  for (const char* name : {"input_ids", "labels", "position_ids"}) {
+    spec.tensors.push_back({name, DType::kI64, {1, tokens}});
+  }
+  for (const char* name : {"seq_lens", "seq_lens_padded"}) {
+    spec.tensors.push_back({name, DType::kI64, {1, 1}});
+  }
+  spec.scalars.push_back({"qkv_format", std::string("thd")});
+  return spec;
+}
+
+absl::StatusOr<PadRule> Padding(const ModelFacts& facts, const SharedOptions& shared,
+                                const BatchSpec& spec, int64_t tokens) {
+  CPSHARD_ASSIGN_OR_RETURN(
+      const Resolution resolution,
+      Resolve(facts, shared, spec.tensors.empty() ? PackedRow(tokens, spec.cp_size) : spec));
+  BatchSpec mesh;  // that the layout may refuse the batch is Plan's to say
+  mesh.cp_size = spec.cp_size;
+  CPSHARD_ASSIGN_OR_RETURN(PadRule rule, resolution.chosen.sharder.PadRuleOf(mesh, tokens));
+  rule.choice = Choice{resolution.chosen.name, resolution.reason};
+  return rule;
+}
+
 std::vector<std::string> Needs(const ModelFacts& facts, const SharedOptions& shared,
                                const BatchSpec& spec) {
   const absl::StatusOr<Resolution> resolution = Resolve(facts, shared, spec);
@@ -180,9 +206,15 @@ absl::StatusOr<Resolution> Resolve(const ModelFacts& facts, const SharedOptions&
 Sharder Resolving(ModelFacts facts, SharedOptions shared) {
   const auto known = std::make_shared<const ModelFacts>(std::move(facts));
   SharedOptions options = shared;
+  LayoutTraits traits{.name = "model",
+                      .extras = true,
+                      .extra_pads = true,
+                      .min_padded_len = true,
+                      .pad_rule = [known, shared](const BatchSpec& spec, int64_t tokens) {
+                        return Padding(*known, shared, spec, tokens);
+                      }};
   return Sharder(
-      {.name = "model", .extras = true, .extra_pads = true, .min_padded_len = true},
-      std::move(shared),
+      std::move(traits), std::move(shared),
       [known](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(*known, shared, spec, values);
       },

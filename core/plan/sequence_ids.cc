@@ -42,6 +42,12 @@ absl::Status CheckAscending(const TensorSpec& tensor, const std::vector<int64_t>
   return absl::OkStatus();
 }
 
+absl::Status TooMany(const TensorSpec& tensor) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      Describe(tensor), " states more sequences than the ", kMaxSequences,
+      " that the option targets takes; send fewer in a batch, or an id per token as seq_idx"));
+}
+
 }  // namespace
 
 std::vector<std::string> SequenceIds::Needs(const BatchSpec& spec) {
@@ -100,6 +106,7 @@ absl::StatusOr<SequenceIds> SequenceIds::OfLengths(const TensorSpec& tensor,
   SequenceIds sequences;
   sequences.length_ = length;
   sequences.sequences_.resize(rows);
+  int64_t kept = 0;
   for (int64_t row = 0; row < rows; ++row) {
     int64_t left = length;
     for (int64_t i = 0; i < width; ++i) {
@@ -110,6 +117,7 @@ absl::StatusOr<SequenceIds> SequenceIds::OfLengths(const TensorSpec& tensor,
             " of S = ", length, " columns left; lengths of a row sum to S at most"));
       }
       if (sequence <= 0) continue;
+      if (++kept > kMaxSequences) return TooMany(tensor);
       sequences.sequences_[row].push_back(sequence);
       left -= sequence;
     }
@@ -127,6 +135,7 @@ absl::StatusOr<SequenceIds> SequenceIds::OfBoundaries(const TensorSpec& tensor,
                                                    rows, " rows send 'seq_lens_padded' [", rows,
                                                    ", n]"));
   }
+  if (boundaries.size() > kMaxSequences) return TooMany(tensor);
   std::vector<int64_t> used = boundaries.ToVector();
   std::erase_if(used, [](int64_t boundary) { return boundary < 0; });
   SequenceIds sequences;

@@ -13,6 +13,9 @@
 
 namespace cpshard {
 
+// Sequences of all rows, as lengths or boundaries state them: they are kept, whatever the runs are.
+inline constexpr int64_t kMaxSequences = int64_t{1} << 21;
+
 class SequenceIds {
  public:
   // The name of the stream that Of reads, the first that is there as a tensor: seq_idx,
@@ -23,7 +26,8 @@ class SequenceIds {
   // Of rows of `length` columns. Precondition: `values` holds what Needs named; it must outlive the
   // object. InvalidArgument, naming stream, row and numbers: not bool or integers, or of a shape
   // that does not belong to the rows; lengths of a row that sum to more than `length`; cu_seqlens*
-  // for more than one row, descending, or (cu_seqlens) with another end than `length`.
+  // for more than one row, descending, or (cu_seqlens) with another end than `length`; more than
+  // kMaxSequences.
   // Columns behind the lengths of a row are a sequence of their own.
   static absl::StatusOr<SequenceIds> Of(const BatchSpec& spec, const PlanValues& values,
                                         int64_t rows, int64_t length);

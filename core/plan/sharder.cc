@@ -1,5 +1,6 @@
 #include "core/plan/sharder.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -48,8 +49,9 @@ absl::Status RefusePackedMetadata(const LayoutTraits& traits, const BatchSpec& s
   if (found.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the batch has '", found, "', but layout ", traits.name,
-      " cannot keep documents apart; thd, glm_dsa, deepseek_v4, deepseek_v41, gemma4, kimi, "
-      "block_diagonal, magi and qwen3_8 can - or leave the document streams out"));
+      " cannot keep documents apart; thd, mimo, glm_dsa, deepseek_v4, deepseek_v41, gemma4, kimi, "
+      "glm5_next, qwen3_8, block_diagonal, magi and document_head_tail can - or leave the document "
+      "streams out"));
 }
 
 }  // namespace
@@ -87,6 +89,17 @@ absl::Status Sharder::CheckShared(const BatchSpec& spec) const {
 absl::StatusOr<ShardPlan> Sharder::Plan(const BatchSpec& spec, const PlanValues& values) const {
   CPSHARD_RETURN_IF_ERROR(CheckShared(spec));
   return plan_(spec, options_, values);
+}
+
+absl::StatusOr<PadRule> Sharder::PadRuleOf(const BatchSpec& spec, int64_t tokens) const {
+  CPSHARD_RETURN_IF_ERROR(CheckShared(spec));
+  PadRule rule;
+  if (traits_.pad_rule) {
+    CPSHARD_ASSIGN_OR_RETURN(rule, traits_.pad_rule(spec, tokens));
+  }
+  // A model hands the option on to the layout that it chooses.
+  rule.row_minimum = std::max(rule.row_minimum, options_.min_padded_len.value_or(0));
+  return rule;
 }
 
 }  // namespace cpshard

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/plan/pad_rule.h"
 #include "core/plan/plan.h"
 #include "core/plan/spec.h"
 #include "core/plan/value_view.h"
@@ -40,6 +41,7 @@ struct LayoutTraits {
   bool min_padded_len = false;  // D14
   bool loss_mask = true;        // takes a stream `loss_mask` (D17)
   bool packed_metadata = true;  // can keep documents apart, or passes their lengths on (D18)
+  PadRuleFn pad_rule;           // null: nothing is padded
 };
 
 class Sharder {
@@ -60,6 +62,10 @@ class Sharder {
   // message names the stream, the numbers and the way out.
   // Thread-safe. Cost is that of the runs, not of the tokens.
   absl::StatusOr<ShardPlan> Plan(const BatchSpec& spec, const PlanValues& values) const;
+
+  // What the layout pads in a row of `tokens` tokens (see PadRuleFn), before there is a batch.
+  // Refuses options and entries as Plan does.
+  absl::StatusOr<PadRule> PadRuleOf(const BatchSpec& spec, int64_t tokens) const;
 
  private:
   absl::Status CheckShared(const BatchSpec& spec) const;

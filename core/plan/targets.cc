@@ -193,6 +193,13 @@ class TargetStreams {
     }
   }
 
+  // Rows without columns have no runs, but maps.
+  absl::Status CheckMaps(int64_t depths) const {
+    const int64_t maps = NumMaps();
+    return maps <= kMaxTargetRuns / depths ? absl::OkStatus()
+                                           : TooManyRuns("rows times depths are", maps * depths);
+  }
+
   absl::Status Add(int64_t depth, int64_t ignore_index) {
     CPSHARD_ASSIGN_OR_RETURN(const Maps maps, Shifted(depth));
     const int64_t number = depth - 1;
@@ -208,13 +215,14 @@ class TargetStreams {
   }
 
  private:
+  int64_t NumMaps() const { return flat_ || ids_.rows_alike() ? 1 : inputs_.rows; }
+
   absl::StatusOr<Maps> Shifted(int64_t depth) {
-    const bool one = flat_ || ids_.rows_alike();
-    Maps maps(one ? 1 : inputs_.rows);
+    Maps maps(NumMaps());
     const int64_t rows = flat_ ? inputs_.rows : static_cast<int64_t>(maps.size());
     runs_ += cuts_ * static_cast<int64_t>(maps.size());
     for (int64_t row = 0; row < rows; ++row) {
-      IndexMap& map = maps[one ? 0 : row];
+      IndexMap& map = maps[maps.size() == 1 ? 0 : row];
       const int64_t before = map.runs().size();
       const int64_t left = std::max<int64_t>(kMaxTargetRuns - runs_, 0);
       ids_.AppendShifted(row, depth, flat_ ? row * inputs_.length : 0, before + left, map);
@@ -321,6 +329,7 @@ absl::StatusOr<ShardPlan> Plan(const Sharder& inner, const TargetsOptions& optio
                            SequenceIds::Of(spec, values, inputs.rows, inputs.length));
   MakePositions(inputs, plan);
   TargetStreams targets(inputs, ids, plan);
+  CPSHARD_RETURN_IF_ERROR(targets.CheckMaps(options.num_depths));
   for (int64_t depth = 1; depth <= options.num_depths; ++depth) {
     CPSHARD_RETURN_IF_ERROR(targets.Add(depth, options.ignore_index));
   }
@@ -342,7 +351,10 @@ std::vector<std::string> Needs(const Sharder& inner, const BatchSpec& spec) {
 
 Sharder WithTargets(Sharder inner, TargetsOptions options) {
   return Sharder(
-      {.name = "targets"}, {},
+      {.name = "targets",
+       .pad_rule = [inner](const BatchSpec& spec,
+                           int64_t tokens) { return inner.PadRuleOf(spec, tokens); }},
+      {},
       [inner, options](const BatchSpec& spec, const SharedOptions&, const PlanValues& values) {
         return Plan(inner, options, spec, values);
       },

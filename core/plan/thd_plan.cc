@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<ConvertedChunk>> Convert(const SharedOptions& shared,
 absl::Status AddLayouts(const ThdRules& rules, const BatchSpec& spec, const FlatRows& flat,
                         const std::vector<ConvertedChunk>& chunks, ShardPlan& plan) {
   for (int64_t c = 0; c < flat.num_chunks; ++c) {
-    LayoutPlan layout = ChunkWindow(flat, c);
+    LayoutPlan layout = ChunkWindow(flat, c, chunks[c]);
     if (IsCut(spec)) {
       CPSHARD_ASSIGN_OR_RETURN(
           layout.partition,

@@ -166,12 +166,13 @@ absl::Status RowStreams::CutTokens(absl::string_view name, Number fill) {
   return CutTokensAs(name, name, fill);
 }
 
-absl::Status RowStreams::CutTokensAs(absl::string_view source, absl::string_view name,
-                                     Number fill) {
+absl::Status RowStreams::CutTokensAs(absl::string_view source, absl::string_view name, Number fill,
+                                     std::optional<Fill::Tail> tail) {
   CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* tensor, Require(source));
   CPSHARD_RETURN_IF_ERROR(CheckTokens(*tensor));
   StreamPlan stream{std::string(name), tensor->dtype, tensor->dims};
   stream.value.from = ViewOf{tensor->name};
+  stream.fill.tail = tail;
   Drop(source);
   Add(std::move(stream), fill);
   return absl::OkStatus();
@@ -220,17 +221,24 @@ absl::Status RowStreams::CutPositions(std::optional<Number> fill) {
 
 absl::Status RowStreams::CutExtra(const ExtraStream& extra) {
   CPSHARD_ASSIGN_OR_RETURN(const TensorSpec* tensor, Require(extra.name));
-  const int64_t axes = tensor->dims.size();
+  StreamPlan stream{tensor->name, tensor->dtype, tensor->dims};
+  stream.value.from = ViewOf{tensor->name};
+  CPSHARD_RETURN_IF_ERROR(AddExtra(std::move(stream), extra));
+  Drop(tensor->name);
+  return absl::OkStatus();
+}
+
+absl::Status RowStreams::AddExtra(StreamPlan stream, const ExtraStream& extra) {
+  const TensorSpec tensor{stream.name, stream.dtype, stream.dims};
+  const int64_t axes = tensor.dims.size();
   const int64_t axis = extra.seq_axis < 0 ? extra.seq_axis + axes : extra.seq_axis;
   if (axis < 0 || axis >= axes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("extra ", Describe(*tensor), " has no axis ", extra.seq_axis, " (seq_axis)"));
+        absl::StrCat("extra ", Describe(tensor), " has no axis ", extra.seq_axis, " (seq_axis)"));
   }
-  CPSHARD_RETURN_IF_ERROR(CheckLength(*tensor, static_cast<int>(axis)));
-  StreamPlan stream{tensor->name, tensor->dtype, tensor->dims, static_cast<int>(axis)};
-  stream.batch_axis = axis > 0 && tensor->dims[0] == rows_.rows ? 0 : -1;
-  stream.value.from = ViewOf{tensor->name};
-  Drop(tensor->name);
+  stream.axis = static_cast<int>(axis);
+  CPSHARD_RETURN_IF_ERROR(CheckLength(tensor, stream.axis));
+  stream.batch_axis = axis > 0 && tensor.dims[0] == rows_.rows ? 0 : -1;
   Add(std::move(stream), extra.pad.value_or(int64_t{0}));
   return absl::OkStatus();
 }
@@ -289,7 +297,9 @@ absl::Status RowStreams::SetFill(Pending& pending) const {
     CPSHARD_ASSIGN_OR_RETURN(stream.fill.value,
                              ConvertFill(*pending.fill, stream.dtype, stream.name));
     stream.fill.kind = Fill::Kind::kConstant;
-    return absl::OkStatus();
+    return stream.fill.tail
+               ? ConvertFill(stream.fill.tail->value, stream.dtype, stream.name).status()
+               : absl::OkStatus();
   }
   if (stream.dtype == DType::kBool) {
     return absl::InvalidArgumentError(

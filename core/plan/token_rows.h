@@ -57,7 +57,8 @@ class RowStreams {
   // Cuts a stream whose axis 0 is B and axis 1 is S, filling with `fill`.
   absl::Status CutTokens(absl::string_view name, Number fill);
   // The same, sent under another name (a loss mask that stands in for labels).
-  absl::Status CutTokensAs(absl::string_view source, absl::string_view name, Number fill);
+  absl::Status CutTokensAs(absl::string_view source, absl::string_view name, Number fill,
+                           std::optional<Fill::Tail> tail = std::nullopt);
 
   // Cuts position_ids: axis 2 of a 3-D tensor, else axis 1; [1, S] stands for every row; created
   // as 0 ... S-1 when absent (contract 2.4). `fill` absent = continue each row (contract 2.3).
@@ -66,6 +67,8 @@ class RowStreams {
   // Cuts an extra stream on its own axis. Only its length is checked (D5). Precondition:
   // RequireExtras passed.
   absl::Status CutExtra(const ExtraStream& extra);
+  // The same of a stream that the layout makes: axes and fill as the extra says.
+  absl::Status AddExtra(StreamPlan stream, const ExtraStream& extra);
 
   // attention_mask -> padding_mask (contract 2.5, D6): drops the mask, and derives padding_mask
   // unless the batch has one. Then cuts padding_mask, if there is one, filling with True.

@@ -14,6 +14,11 @@ T At(const std::byte* data, int64_t index) {
   return value;
 }
 
+template <typename T, typename Out>
+void ReadAs(const std::byte* data, int64_t first, int64_t count, Out* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<Out>(At<T>(data, first + i));
+}
+
 }  // namespace
 
 int64_t ValueView::operator[](int64_t index) const {
@@ -46,9 +51,40 @@ double ValueView::Number(int64_t index) const {
   }
 }
 
+void ValueView::Read(int64_t first, int64_t count, int64_t* out) const {
+  switch (dtype_) {
+    case DType::kI8:
+      return ReadAs<int8_t>(data_, first, count, out);
+    case DType::kI16:
+      return ReadAs<int16_t>(data_, first, count, out);
+    case DType::kI32:
+      return ReadAs<int32_t>(data_, first, count, out);
+    case DType::kI64:
+      return ReadAs<int64_t>(data_, first, count, out);
+    default:
+      return ReadAs<uint8_t>(data_, first, count, out);
+  }
+}
+
+void ValueView::ReadNumbers(int64_t first, int64_t count, double* out) const {
+  switch (dtype_) {
+    case DType::kBool:
+    case DType::kU8:
+      return ReadAs<uint8_t>(data_, first, count, out);
+    case DType::kI64:
+      return ReadAs<int64_t>(data_, first, count, out);
+    case DType::kF32:
+      return ReadAs<float>(data_, first, count, out);
+    case DType::kF64:
+      return ReadAs<double>(data_, first, count, out);
+    default:  // rare as masks and labels
+      for (int64_t i = 0; i < count; ++i) out[i] = Number(first + i);
+  }
+}
+
 std::vector<int64_t> ValueView::ToVector() const {
   std::vector<int64_t> values(size_);
-  for (int64_t i = 0; i < size_; ++i) values[i] = (*this)[i];
+  Read(0, size_, values.data());
   return values;
 }
 

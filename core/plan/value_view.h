@@ -22,11 +22,20 @@ class ValueView {
   ValueView(DType dtype, std::vector<int64_t> dims, const std::byte* data)
       : dtype_(dtype), dims_(std::move(dims)), size_(Product(dims_)), data_(data) {}
 
+  DType dtype() const { return dtype_; }
   const std::vector<int64_t>& dims() const { return dims_; }
   int64_t size() const { return size_; }
+  const std::byte* data() const { return data_; }
   // Preconditions: 0 <= index < size(); for the first a bool or integer dtype.
   int64_t operator[](int64_t index) const;
   double Number(int64_t index) const;
+
+  // The same for `count` of them from `first` on, into out[0 ... count): what reads every token
+  // reads so, since asking for the dtype at each of them costs more than reading it.
+  // Precondition: 0 <= first, first + count <= size().
+  void Read(int64_t first, int64_t count, int64_t* out) const;
+  void ReadNumbers(int64_t first, int64_t count, double* out) const;
+
   std::vector<int64_t> ToVector() const;
 
  private:

@@ -26,4 +26,7 @@ void AddExecutorRows(int rounds, Table& table);
 // The same of packed documents, how it falls with their length.
 void AddPackedExecutorRows(int rounds, Table& table);
 
+// What is said about a plan: documents, balance, totals, pictures.
+void AddInspectRows(int rounds, Table& table);
+
 }  // namespace cpshard::bench

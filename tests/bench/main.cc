@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
   std::string only;
   int rounds = 11;
   app.add_option("--json", json, "write the table here as JSON");
-  app.add_option("--only", only, "plan, documents, executor or packed")
-      ->check(CLI::IsMember({"plan", "documents", "executor", "packed"}));
+  app.add_option("--only", only, "plan, documents, inspect, executor or packed")
+      ->check(CLI::IsMember({"plan", "documents", "inspect", "executor", "packed"}));
   app.add_option("--rounds", rounds, "measured rounds per row")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
 
@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   table.PrintHead();
   if (only.empty() || only == "plan") cpshard::bench::AddPlanRows(rounds, table);
   if (only.empty() || only == "documents") cpshard::bench::AddPackedPlanRows(rounds, table);
+  if (only.empty() || only == "inspect") cpshard::bench::AddInspectRows(rounds, table);
   if (only.empty() || only == "executor") cpshard::bench::AddExecutorRows(rounds, table);
   if (only.empty() || only == "packed") cpshard::bench::AddPackedExecutorRows(rounds, table);
   if (json.empty()) return 0;

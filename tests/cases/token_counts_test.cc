@@ -22,16 +22,30 @@ class TokenCounts : public CaseTest {
     for (int64_t count : Counted(sharder, batch, cp_size)) total += count;
     return total;
   }
+
+  // What the batch is said to hold, before it is cut.
+  static Totals Said(const Sharder& sharder, const Batch& batch, int64_t cp_size) {
+    const absl::StatusOr<ShardPlan> plan = PlanBatch(sharder, batch, cp_size);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? InspectBatch(*plan, SpecOf(batch, cp_size), batch).totals : Totals();
+  }
 };
 
 // B051
 TEST_F(TokenCounts, TheCountsOfTheRanksAddUpToTheCountOfTheRow) {
   EXPECT_EQ(Counted(RoundRobin({}), RowBatch(7), 2), (std::vector<int64_t>{2, 4}));
+  const Totals said = Said(RoundRobin({}), RowBatch(7), 2);
+  EXPECT_EQ(said.num_label_tokens, 6);
+  EXPECT_EQ(said.ranks[0].supervised, 2);
+  EXPECT_EQ(said.ranks[1].supervised, 4);
 }
 
 // B052
 TEST_F(TokenCounts, TheTotalIsTheSameForEveryGroup) {
-  for (int64_t cp_size : {2, 4}) EXPECT_EQ(Total(RoundRobin({}), RowBatch(7), cp_size), 6);
+  for (int64_t cp_size : {2, 4}) {
+    EXPECT_EQ(Total(RoundRobin({}), RowBatch(7), cp_size), 6);
+    EXPECT_EQ(Said(RoundRobin({}), RowBatch(7), cp_size).num_label_tokens, 6);
+  }
 }
 
 // B051, B052: every layout, group and dtype; padding never counts.
@@ -46,6 +60,10 @@ TEST_F(TokenCounts, NoTokenIsCountedTwiceAndNoneIsMissing) {
           for (int64_t i = 0; i < length; i += 3, --valid) labels[i] = -100;
           const Batch batch = With(RowBatch(length), Row("labels", labels, dtype));
           EXPECT_EQ(Total(layout.sharder, batch, cp_size), valid);
+          const Totals said = Said(layout.sharder, batch, cp_size);
+          EXPECT_EQ(said.num_label_tokens, valid);
+          EXPECT_EQ(said.batch.supervised, valid);
+          EXPECT_EQ(said.batch.real, length);
         }
       }
     }
@@ -74,6 +92,9 @@ TEST_F(TokenCounts, NoPackedTokenIsCountedTwiceAndNoneIsMissing) {
         unflagged += std::count(mask.begin(), mask.end(), 0);
       }
       EXPECT_EQ(unflagged, 8 * cp_size - 1);
+      const Totals said = Said(sharder, batch, cp_size);
+      EXPECT_EQ(said.batch.supervised, 8 * cp_size - 1);
+      EXPECT_EQ(said.batch.real, 8 * cp_size - 1);
     }
   }
 }
@@ -85,6 +106,8 @@ TEST_F(TokenCounts, ARankWithoutASupervisedTokenGetsItsShard) {
   const std::vector<RankShard> shards = ShardsOf(RowLayouts()[0].sharder, batch, 4);
   for (int rank : {0, 1, 2}) ExpectRow(shards[rank], "labels", {-100, -100});
   ExpectRow(shards[3], "labels", {17, 18});
+  EXPECT_EQ(Said(RowLayouts()[0].sharder, batch, 4).unsupervised_ranks(),
+            (std::vector<int64_t>{0, 1, 2}));
   for (int rank : {0, 1, 2, 3}) {
     ExpectRow(shards[rank], "input_ids", Count(11 + 2 * rank, 2));
     ExpectRow(shards[rank], "position_ids", Count(2 * rank, 2));

@@ -157,7 +157,8 @@ TEST_F(IncomingAnswerTest, ShardsComeOutAsTheServerMadeThem) {
   const auto plan =
       std::make_shared<const ShardPlan>(PlanBatch(RoundRobin({}, {}), batch, 2).value());
   ShardBody body = ViewShards(*plan, batch, ranks, *executor, pool_).value();
-  Answer encoded = EncodeAnswer(plan, ranks, 99, std::move(body), pool_).value();
+  BatchReport report = ReportOf(InspectBatch(*plan, SpecOf(batch, 2), batch), ranks);
+  Answer encoded = EncodeAnswer(plan, ranks, std::move(report), 99, std::move(body), pool_).value();
   std::string bytes;
   for (const Buffer& piece : encoded.body.pieces) {
     bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
@@ -182,7 +183,11 @@ TEST_F(IncomingAnswerTest, ShardsComeOutAsTheServerMadeThem) {
   ASSERT_TRUE(result.ok()) << result.status();
   const ShardResult expected = MakeShards(*plan, batch, ranks, *executor, pool_).value();
   ASSERT_EQ(result->shards.size(), 2u);
+  EXPECT_EQ(result->totals, expected.totals);
+  EXPECT_EQ(result->totals.num_label_tokens, 4);
+  EXPECT_EQ(result->notices, expected.notices);
   for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(result->shards[r].load, expected.shards[r].load);
     EXPECT_EQ(result->shards[r].layout.batch_digest, 99u);
     const Batch& shard = result->shards[r].batch;
     EXPECT_EQ(shard.scalars, batch.scalars);

@@ -43,7 +43,7 @@ USAGE = (
     ("shard --cp 99999999999999999999", "99999999999999999999"), ("shard --cp=", "--cp"),
     ("shard --surprise", "--surprise"), ("shard surprise", "surprise"), ("shard --ranks a", "a"),
     ("plan --len many", "many"), ("plan --in a --len 4", "--len"),
-    ("plan --len 4 --docs a", "a"), ("plan --len 4 --docs 2,-2", "-2"), ("plan --docs 4", "--len"),
+    ("plan --len 4 --docs a", "a"), ("plan --len 4 --docs 2,-2", "-2"), ("plan --docs 4 --in x", "--in"),
     ("gather --fill many", "many"), ("gather --seq-axis x", "x"), ("gather --surprise",
                                                                    "--surprise"))
 

@@ -103,7 +103,9 @@ v41("a span below its length", "row 0", "entry 1", "length 4", "span 3",
 v41("a span past the row", "row 1", "entry 0", "span 9", "S = 8",
     **lengths([[4, 4], [8]], [[4, 4], [9]]))
 v41("a negative length", "row 1", "entry 0", "-1", **lengths([[4, 4], [-1]]))
-v41("no labels under a mesh", "'labels'", "loss_mask", labels=None, loss_mask=zeros("F32", 2, 8))
+v41("no labels under a mesh", "'labels'", "loss_mask", labels=None)
+v41("a bool loss mask for labels that would hold -100", "'labels'", "bool", "-100", labels=None,
+    loss_mask=zeros("BOOL", 2, 8), options={"packed_alignment": "5"})
 v41("not packed, a floating padding mask", "'padding_mask'", "f32", "bool", batch=BASE,
     padding_mask=zeros("F32", 2, 6))
 v41("D6, a 4-D integer attention mask", "'attention_mask'", "[2, 1, 6, 6]", "i64", batch=BASE,
@@ -121,7 +123,8 @@ gemma("an extra that is not there", "'extra'", more={"extra_streams": [{"name": 
 gemma("labels that cannot hold -100", "'labels'", "-100", "bool", labels=zeros("BOOL", 2, 6))
 
 # Kimi, and GLM-5-next, which is much like it. 6 columns do not divide by 4.
-for options in ({"kimi": {"variant": "LINEAR"}}, {"kimi": {"variant": "K3"}}, {"glm5_next": {}}):
+for options in ({"kimi": {"variant": "LINEAR"}}, {"kimi": {"variant": "K3"}},
+                {"glm5_next": {"keep_primary_full": False}}):
     kimi = Refusals(options | PAD, BASE, cp=4)
     layout = next(iter(options))
     kimi("embeddings alone", "'input_ids'", "inputs_embeds", input_ids=None, inputs_embeds=EMBEDS)
@@ -302,3 +305,15 @@ wlb("labels of other rows", "'labels'", "[3, 8]", "[2, 8", labels=zeros("I64", 3
 wlb("more documents than its ranks allow", "'seq_lens'", "[1, 1025]", "1025", "4096 ranks",
     str(2**22), "fewer", cp=4096, batch={name: zeros("I64", 1, 8) for name in (
         "input_ids", "labels", "position_ids")} | {"seq_lens": zeros("I16", 1, 1025)})
+
+# A model in the place of a layout: what it resolved to is named too.
+model = Refusals({"model": {}}, PACKED)
+model("D18, a packed batch that no layout of its model takes", "resolved to layout round_robin",
+      "'qkv_format = thd'", "cannot keep documents apart", qkv_format="thd")
+model("a hook that refuses", "the hook of model glm_moe_dsa", "tilelang", code=UNIMPLEMENTED,
+      options={"family": "GLM_MOE_DSA"})
+qwen = Refusals({"model": {"family": "QWEN3_5"}}, BASE | {"position_ids": zeros("I64", 3, 2, 6)})
+qwen("no positions, which the model makes", "resolved to layout round_robin", "'position_ids'",
+     "[3, B, S]", code=UNIMPLEMENTED, position_ids=None)
+for grid in (zeros("I64"), zeros("I64", 2), zeros("I64", 3, 1, 2)):
+    qwen(f"a grid of {grid.array.ndim} axes", "'image_grid_hws'", "[n, 2]", image_grid_hws=grid)

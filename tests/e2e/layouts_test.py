@@ -5,12 +5,13 @@ what was cut comes back."""
 import json
 import unittest
 
+import grpc
 import numpy as np
 
 from programs import cpshard, files_of, write_batch
 from safetensors_file import Tensor, read, tensor
 from stream_case import StreamTest
-from stubs import request_of, shards_of
+from stubs import json_format, request_of, service_pb2, shards_of
 
 NONE = -1000
 
@@ -56,6 +57,8 @@ class Layouts(StreamTest):
         self.succeeds(cpshard(*arguments, "--out", there, "--server", served.address))
         self.assertEqual(files_of(here), files_of(there))
         reply = served.stub.ShardBatch(request_of(batch, options, cp), timeout=10)
+        plan = self.succeeds(cpshard("plan", *arguments[1:], "--json")).out
+        self.assertEqual(json_format.Parse(plan, service_pb2.PlanLayoutReply()).totals, reply.totals)
         for rank, tensors in enumerate(shards_of(reply)):
             files, _ = read(here / f"rank{rank}.safetensors")
             self.assertEqual(set(tensors), set(files))
@@ -334,6 +337,48 @@ class Layouts(StreamTest):
         self.check_layout(padded_seq_len=7, input_row_shape=[1, 7])
         for name in ("input_ids", "labels", "position_ids"):
             self.check_gather(name, row[name], "--trim")
+
+
+class Models(StreamTest):
+    """Options that name a model: what they resolve to is said, in process and by a server."""
+
+    def ways(self, command, options, batch, *more):
+        """The results of the command in process and through a server."""
+        source = write_batch(self.folder / "batch.safetensors", batch)
+        arguments = [command, "--cp=2", "--options", json.dumps(options), "--in", source, *more]
+        out = ["--out", self.folder / "out"] if command == "shard" else []
+        return [cpshard(*arguments, *out, *server)
+                for server in ([], ["--server", self.serve().address])]
+
+    def test_a_plan_says_in_one_line_what_was_chosen_and_why(self):
+        for model, chosen, why in (
+                ({}, "round_robin", "cp_size is 2; the model has no hook"),
+                ({"family": "GEMMA4"}, "gemma4", "the hook of model gemma4 chose it")):
+            with self.subTest(chosen):
+                for result in self.ways("plan", {"model": model}, TWO_ROWS):
+                    first = self.succeeds(result).out.splitlines()[0]
+                    self.assertEqual(first, f"resolved to layout {chosen}: {why}")
+                for result in self.ways("plan", {"model": model}, TWO_ROWS, "--json"):
+                    plan = json.loads(self.succeeds(result).out)
+                    self.assertEqual((plan["chosen"], plan["reason"]), (chosen, why))
+
+    def test_what_was_chosen_is_said_where_the_layout_refuses_the_batch(self):
+        packed = FLAT | {"qkv_format": "thd"}  # D18
+        texts = ("resolved to layout round_robin", "cp_size is 2", "'qkv_format = thd'",
+                 "cannot keep documents apart", "document_head_tail")
+        for command in ("plan", "shard"):
+            for result in self.ways(command, {"model": {}}, packed):
+                self.refused(result, "INVALID_ARGUMENT", *texts)
+        with self.assertRaises(grpc.RpcError) as raised:
+            self.serve().stub.ShardBatch(request_of(packed, {"model": {}}, 2), timeout=10)
+        for text in texts:
+            self.assertIn(text, raised.exception.details())
+
+    def test_what_a_model_would_make_is_asked_for(self):
+        for command in ("plan", "shard"):
+            for result in self.ways(command, {"model": {"family": "QWEN3_VL"}}, TWO_ROWS):
+                self.refused(result, "UNIMPLEMENTED", "resolved to layout round_robin",
+                             "'position_ids'", "[3, B, S]")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,12 @@ class ServerConfig(ProgramTest):
     def test_version_and_help_are_printed(self):
         for program, run in (("cpshardd", cpshardd), ("cpshard", cpshard)):
             version = self.succeeds(run("--version"))
-            self.assertTrue(re.fullmatch(rf"{program} \d+\.\d+\.\d+\n", version.out), version.out)
+            first, *facts = version.out.splitlines()
+            self.assertTrue(re.fullmatch(rf"{program} \d+\.\d+\.\d+", first), first)
+            facts = dict(fact.split(": ", 1) for fact in facts)  # what the build was made of
+            self.assertEqual(list(facts), ["commit", "build", "compiler", "target", "libraries",
+                                           "executors"])
+            self.assertIn("gRPC 1.", facts["libraries"])
             self.assertEqual(version.err, "")
         text = self.succeeds(cpshardd("--help")).out
         for flag in ("--config", "--check-config", "--listen", "--workers", "--max-batch-bytes"):

@@ -304,7 +304,8 @@ class Thd(StreamTest):
                 self.assertLess(peak_bytes(served.server) - before, 8 * count)
         boundaries = entries_of(answer.shards[0], answer.body)["cu_seqlens"].array
         self.assertEqual((boundaries.shape, boundaries.sum()), ((count + 1,), 8))
-        self.assertLess(peak_bytes(served.server) - before, 60 * count)
+        # 60 for plan and answer as such, 120 for the documents in them and counted.
+        self.assertLess(peak_bytes(served.server) - before, 180 * count)
 
     def test_a_length_and_documents_can_be_planned(self):
         served = self.serve()
@@ -318,10 +319,15 @@ class Thd(StreamTest):
                              [[0, 1, 6, 7, 8, 9, 10, 17, 18, 19, 20, 23],
                               [2, 3, 4, 5, 11, 12, 13, 14, 15, 16, 21, 22]])
             self.assertEqual(plan["needs"], list(LENGTHS))
-            # Lengths are a matter of the layout: others do not read them.
-            other = ["plan", "--cp=2", "--options", '{"round_robin": {}}', "--len=24", *door]
-            self.assertEqual(self.succeeds(cpshard(*other)).out,
-                             self.succeeds(cpshard(*other, "--docs=8,16")).out)
+            # Lengths are a matter of the layout: others do not read them, but are judged by them.
+            other = ["plan", "--cp=2", "--options", '{"round_robin": {}}', "--len=24", "--json", *door]
+            whole = json.loads(self.succeeds(cpshard(*other)).out)
+            split = json.loads(self.succeeds(cpshard(*other, "--docs=8,16")).out)
+            self.assertEqual(whole["layouts"], split["layouts"])
+            self.assertEqual(split["totals"]["documents"], "2")
+            # Rank 0 has columns 0..5 and 18..23, of documents of 8 and 16: 21 + 81 of 172 pairs.
+            self.assertEqual([load["causal_documents"] for load in split["loads"]], [102, 70])
+            self.refused(cpshard(*other, "--docs=8,17"), "INVALID_ARGUMENT", "25", "24")
             self.refused(cpshard(*command, "--docs=8,10,6", *door), "INVALID_ARGUMENT",
                          "document 1", "10", "2 * cp_size = 4", "pad")
             self.refused(cpshard(*command, "--docs=8,20", *door), "INVALID_ARGUMENT", "28", "24")
@@ -332,7 +338,7 @@ class Thd(StreamTest):
         for docs in ("8,", "-4", "a", "8,-1000"):
             self.usage_error(cpshard(*command, f"--docs={docs}"), "--docs")
         self.usage_error(cpshard("plan", "--cp=2", "--options", json.dumps(THD), "--in=x",
-                                 "--docs=8"), "--len")
+                                 "--docs=8"), "--in")
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ TEST(CutMoves, AreThoseOfTheReferenceInItsOrder) {
     const Cuts cuts = CutsOf(partition, AllRanks(partition));
     for (Fill::Kind fill : {Fill::Kind::kConstant, Fill::Kind::kContinue}) {
       ASSERT_EQ(
-          CutMoves(placement, cuts, fill),
+          CutMoves(placement, cuts, Fill{fill}),
           Reference(partition, [&](int64_t column) { return ViewedCell(placement, column, fill); }))
           << "seed " << seed;
     }

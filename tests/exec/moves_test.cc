@@ -32,7 +32,7 @@ IndexMap MapOf(const std::vector<int64_t>& columns) {
 
 // The moves of all ranks.
 Moves CutAll(const IndexMap& placement, const std::vector<IndexMap>& partition, Fill::Kind fill) {
-  return CutMoves(placement, CutsOfAll(partition), fill);
+  return CutMoves(placement, CutsOfAll(partition), Fill{fill});
 }
 
 Moves GenerateAll(const std::vector<Segment>& segments, bool over_padded_columns,
@@ -140,6 +140,28 @@ TEST(CutMoves, PutEveryPlacedColumnInItsSlot) {
         }
       }
     });
+  }
+}
+
+// Fill columns from the tail on have its value, however the partition cuts them.
+TEST(CutMoves, GiveFillColumnsOfTheTailItsValue) {
+  for (int64_t size = 0; size <= 4; ++size) {
+    const std::vector<std::vector<IndexMap>> partitions = PartitionsOf(size);
+    for (int64_t from = 0; from <= size + 1; ++from) {
+      const Fill fill{Fill::Kind::kConstant, {}, Fill::Tail{from, -100}};
+      ForPlacements(size, [&](const std::vector<int64_t>& placement) {
+        std::vector<std::string> cells;
+        for (int64_t c = 0; c < size; ++c) {
+          const bool in_tail = placement[c] == kFill && c >= from;
+          cells.push_back(in_tail ? "value -100" : Cell(placement, c, fill.kind));
+        }
+        for (const std::vector<IndexMap>& partition : partitions) {
+          ASSERT_EQ(Carry(CutMoves(MapOf(placement), CutsOfAll(partition), fill), partition),
+                    Expected(partition, cells))
+              << MapOf(placement).ToString() << " from " << from;
+        }
+      });
+    }
   }
 }
 

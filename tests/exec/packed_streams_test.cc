@@ -304,6 +304,34 @@ TEST_F(PackedStreams, PackedRowsInChunksAreStacked) {
 }
 
 // The shards of a stacked plan are those of its chunks, one behind the other.
+// V4.1: three tokens are laid out in rows of 6 (labels 0 on what is left of them), which 4.2 pads
+// to 8 (labels -100). Two ranks; the border lies in the middle of the second one's slots.
+TEST_F(PackedStreams, ALossMaskForLabelsIsLaidOutBeforeItIsPadded) {
+  for (const DType dtype : {DType::kI8, DType::kI64, DType::kBF16, DType::kF64}) {
+    const Batch batch{
+        {Tokens("input_ids", 1, 5), TensorOf("loss_mask", dtype, {1, 5}, {1, 0, 1, 7, 7}),
+         TensorOf("seq_lens", DType::kI64, {1, 1}, {3})},
+        {}};
+    const std::vector<RankShard> shards = Shards(DeepseekV41({1, 6}), batch, 2);
+    ExpectTensor(shards[0].batch.FindTensor("labels"), dtype, {1, 4}, {1, 0, 1, 0});
+    ExpectTensor(shards[1].batch.FindTensor("labels"), dtype, {1, 4}, {0, 0, -100, -100});
+    EXPECT_EQ(shards[0].batch.FindTensor("loss_mask"), nullptr);
+  }
+}
+
+// The same with more than one element a token, over ranks that hold nothing but the tail.
+TEST_F(PackedStreams, ATailOfTheFillIsOfEveryElementOfItsColumns) {
+  const Batch batch{
+      {Tokens("input_ids", 2, 1), TensorOf("loss_mask", DType::kI32, {2, 1, 2}, {1, 2, 3, 4}),
+       TensorOf("seq_lens", DType::kI64, {2, 1}, {1, 1})},
+      {}};
+  const std::vector<RankShard> shards = Shards(DeepseekV41({1, 2}), batch, 2);
+  ExpectTensor(shards[0].batch.FindTensor("labels"), DType::kI32, {2, 2, 2},
+               {1, 2, 0, 0, 3, 4, 0, 0});
+  ExpectTensor(shards[1].batch.FindTensor("labels"), DType::kI32, {2, 2, 2},
+               {-100, -100, -100, -100, -100, -100, -100, -100});
+}
+
 TEST_F(PackedStreams, AStackedShardHoldsWhatEveryChunkAloneGives) {
   for (uint32_t seed = 0; seed < 100 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/targets.h"
 #include "tests/exec/bodies.h"
 
 namespace cpshard {
@@ -123,6 +124,27 @@ TEST_F(ShardBodies, LeaveOutWhatHasNoBytes) {
     }
   }
   ExpectRightBodies(PlanOf(Identity(), {}, 2), {});
+}
+
+// Lengths and ids of no rows: there is no row of values that could be generated.
+TEST_F(ShardBodies, OfABatchWithoutRowsAreEmptyWhateverItIsPackedWith) {
+  const SharedOptions pad_id{.padding_token_id = 0};
+  for (const char* name : {"seq_lens", "seq_idx"}) {
+    Batch batch = TokenBatch(0, 6);
+    batch.tensors.push_back(TensorOf(name, DType::kI64, {0, 6}, {}));
+    for (const Sharder& sharder :
+         {Kimi(KimiVariant::kK3, pad_id), Glm5Next(Primary::kCut, pad_id), Gemma4(pad_id),
+          WithTargets(Contiguous({}, pad_id), {.num_depths = 2}), WithTargets(Identity(), {}),
+          WithTargets(Kimi(KimiVariant::kLinear, pad_id), {})}) {
+      const ShardPlan plan = PlanOf(sharder, batch, 2);
+      ExpectRightBodies(plan, batch);
+      for (const RankShard& shard : ShardsOf(sharder, batch, 2)) {
+        for (const Tensor& tensor : shard.batch.tensors) {
+          EXPECT_EQ(NumElements(tensor.spec), 0) << tensor.spec.name;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(ShardBodies, OfLongRunsAreWindowsOnTheBatch) {

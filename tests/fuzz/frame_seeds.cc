@@ -120,7 +120,8 @@ void WriteShardFrames(const Seeds& seeds,
     if (!planned.ok()) continue;
     const auto plan = std::make_shared<const ShardPlan>(*std::move(planned));
     auto shards = ViewShards(*plan, batch, begin.ranks, *executor, pool);
-    auto answer = EncodeAnswer(plan, begin.ranks, 1, *std::move(shards), pool);
+    BatchReport report = ReportOf(InspectBatch(*plan, begin.spec, batch), begin.ranks);
+    auto answer = EncodeAnswer(plan, begin.ranks, std::move(report), 1, *std::move(shards), pool);
     ShardFrame frame;
     frame.last = true;
     frame.credit = {64, 1};

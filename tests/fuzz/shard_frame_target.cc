@@ -23,6 +23,7 @@ void CheckSame(const ShardFrame& frame, const v1::ShardFrame& generic) {
          "total_bytes");
     Must(frame.begin->notices.size() == static_cast<size_t>(generic.begin().notices_size()),
          "notices");
+    Must(frame.begin->totals.documents == generic.begin().totals().documents(), "totals");
   }
   Must(frame.num_shards == generic.shards_size(), "heads");
   Must(frame.offset == generic.offset(), "offset");

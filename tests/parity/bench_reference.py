@@ -240,7 +240,8 @@ def main() -> None:
                 print_row(rows[-1])
     timer.close()
     if arguments.json:
-        lines = [dataclasses.asdict(row) | {"case": row.case.name, "goal": row.case.goal}
+        lines = [dataclasses.asdict(row) | {"case": row.case.name,
+                                            "goal": GOAL if row.case.goal else None}
                  for row in rows]
         pathlib.Path(arguments.json).write_text(json.dumps(lines, indent=1))
 

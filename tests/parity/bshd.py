@@ -103,6 +103,10 @@ def gemma4(draw: Draw) -> Case:
         valid = draw_valid_lengths(draw, *shape)
         ids = indexed_mask(draw, draw.pick(INTS), valid, shape[1])
         case.batch["_packed_seq_ids"] = ids
+    if draw.chance(30):  # declared, whether it was sent or is made
+        case.args.setdefault("extra_seq_keys", {})["_packed_seq_ids"] = draw.pick((1, -1))
+        if draw.chance(60):
+            case.args.setdefault("extra_pad_values", {})["_packed_seq_ids"] = draw.pick((0, 5))
     if draw.chance(30):
         case.batch["mm_token_type_ids"] = running(draw.pick(INTS), shape, 0)
     return faults.spoil(draw, case, FAULTS)

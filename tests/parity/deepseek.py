@@ -72,9 +72,6 @@ def dsv41(draw: Draw) -> Case:
         if "labels" not in case.batch and case.loss_mask["dtype"] in ("u8", "bool"):
             case.loss_mask = None  # would become labels without a sign: D5
     packed = draw.chance(60)
-    if packed and case.cp_size is not None and "labels" not in case.batch:
-        # cpshard refuses: laid out anew, a loss mask would be label 0 on the rows' padding.
-        case.batch["labels"] = draw_labels(draw, shape, unsigned=False)
     draw_padding_mask(draw, case, *shape)
     if packed or case.cp_size is not None or "padding_mask" in case.batch:
         draw_attention_mask(draw, case, *shape)

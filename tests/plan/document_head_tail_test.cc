@@ -115,6 +115,16 @@ TEST(DocumentHeadTail, AShortLastRowEndsInAPieceOfPadding) {
             (std::variant<ViewOf, Generated, Literal>(Literal{{0, 5, 7}})));
 }
 
+// Those that came in would stand beside others than they go with.
+TEST(DocumentHeadTail, BoundariesThatCameInDoNotReachTheRanks) {
+  PackedBatch batch = Batch(8, {{5, 3}}, 2);
+  batch.Set({"cu_seqlens_padded", DType::kI32, {3}}, {0, 4, 8});
+  EXPECT_FALSE(HasStream(PlanOfDocuments(batch), "cu_seqlens_padded"));
+  batch.Real({{4, 3}}).Padded({{5, 3}});
+  EXPECT_EQ(StreamOf(PlanOfDocuments(batch), "cu_seqlens_padded").value.from,
+            (std::variant<ViewOf, Generated, Literal>(Literal{{0, 5, 8}})));
+}
+
 TEST(DocumentHeadTail, AsText) {
   PackedBatch batch = Batch(8, {{4, 4}, {8}}, 2);
   batch.Set({"attention_mask", DType::kI64, {2, 8}});
@@ -123,6 +133,7 @@ TEST(DocumentHeadTail, AsText) {
             "cp_size 2\n"
             "layout rows 1, source_len 16, padded_len 16\n"
             "  placement 0: 0+16\n"
+            "  documents 3, 16 tokens\n"
             "  rank 0: 0+1 4+1 8+2 3+1 7+1 14+2\n"
             "  rank 1: 1+1 5+1 10+2 2+1 6+1 12+2\n"
             "stream input_ids i64 [16] local\n"

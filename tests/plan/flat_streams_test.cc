@@ -49,7 +49,7 @@ TEST(FlatStreams, TokensBeyondInt64AreRefusedWithBothNumbers) {
 }
 
 TEST(FlatStreams, AChunkIsAWindowOfItsRows) {
-  const LayoutPlan layout = ChunkWindow(Flat(TokenBatch(6, 4), 3), 1);
+  const LayoutPlan layout = ChunkWindow(Flat(TokenBatch(6, 4), 3), 1, ConvertedChunk());
   EXPECT_EQ(layout.rows, 1);
   EXPECT_EQ(layout.source_len, 24);
   EXPECT_EQ(layout.padded_len, 8);

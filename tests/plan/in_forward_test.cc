@@ -116,6 +116,14 @@ TEST(InForward, IsTheLayoutThatTheBatchWasCutBy) {
   }
 }
 
+TEST(InForward, AGroupHasAtLeastOneRank) {
+  for (const int64_t cp_size : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
+    const absl::Status status = PlanInForward(kEmbeds, {}, cp_size).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cp_size is " + std::to_string(cp_size)));
+  }
+}
+
 TEST(InForward, RefusalsNameTheStreamAndTheNumbers) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   struct Refusal {

@@ -215,6 +215,41 @@ TEST(DeepseekV41Borders, PackedRowsAreAlignedAndNeverShrink) {
   EXPECT_EQ(StreamOf(plan, "input_ids").fill, (Fill{Fill::Kind::kConstant, Element{0}}));  // T23
 }
 
+// Lengths and spans of one row, one of them without an axis for it.
+TEST(DeepseekV41Borders, LengthsOfOneRowMayHaveOneAxis) {
+  for (const auto& [real, padded] :
+       std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>>{
+           {{2}, {1, 2}}, {{1, 2}, {2}}, {{2}, {2}}}) {
+    PackedBatch batch = OneRow(4);
+    batch.Set(Of("seq_lens", real), {1, 2}).Set(Of("seq_lens_padded", padded), {2, 2});
+    EXPECT_EQ(ValuesOf(Planned(DeepseekV41({}, kPadId), batch), "packed_seq_ids"),
+              (Values{{1, 2, 2, 0}}));
+  }
+}
+
+// It is laid out first, then takes the labels' place (4.9 steps 3 and 5, 4.2 step 4): 0 in the
+// padding of the layout, -100 in what is appended.
+TEST(DeepseekV41Borders, ALossMaskStandsInForMissingLabelsOfPackedRows) {
+  PackedBatch batch = OneRow(5).Real({{3}}).Remove("labels");
+  batch.Set(Of("loss_mask", {1, 5}, DType::kF32));
+  const auto labels = [&](int64_t alignment) {
+    const ShardPlan plan = Planned(DeepseekV41({.packed_alignment = alignment}, kPadId), batch);
+    EXPECT_FALSE(HasStream(plan, "loss_mask"));
+    EXPECT_EQ(plan.notices.size(), 1u);  // for a loss counts label 0
+    return StreamOf(plan, "labels");
+  };
+  EXPECT_EQ(labels(6).value, Expression{ViewOf{"loss_mask"}});
+  EXPECT_EQ(labels(6).dtype, DType::kF32);
+  EXPECT_EQ(labels(6).fill, (Fill{Fill::Kind::kConstant, Element{0}, Fill::Tail{6, -100}}));
+  EXPECT_EQ(labels(8).fill, (Fill{Fill::Kind::kConstant, Element{0}}));  // nothing is appended
+  batch.Set(Of("loss_mask", {1, 5}, DType::kBool));
+  EXPECT_EQ(labels(8).dtype, DType::kBool);  // so that nothing needs -100
+  batch.Cp(std::nullopt);
+  const ShardPlan alone = Planned(DeepseekV41({}, kPadId), batch);
+  EXPECT_FALSE(HasStream(alone, "labels"));
+  EXPECT_EQ(StreamOf(alone, "loss_mask").fill.value, Element{0});
+}
+
 // Rows of 5, then padding for the group, over which positions go on.
 TEST(DeepseekV41Borders, PaddingForTheGroupContinuesThePositionsOfTheRow) {
   const ShardPlan plan = Planned(DeepseekV41({}, kPadId), OneRow(5).Real({{5}}));
@@ -298,6 +333,19 @@ TEST(Gemma4Borders, AMapThatIsThereIsCutAsItIs) {
   EXPECT_EQ(StreamOf(Planned(Gemma4(callers), batch), "_packed_seq_ids").fill.value, Element{5});
 }
 
+// The map is made before extra streams are looked at, so that the caller's word for it holds.
+TEST(Gemma4Borders, AMapThatIsMadeIsCutAsTheCallerDeclaresIt) {
+  for (const int64_t axis : {1, -1}) {
+    const SharedOptions callers{.extra_streams = {{"_packed_seq_ids", axis, int64_t{5}}}};
+    const StreamPlan map = StreamOf(Planned(Gemma4(callers), PackedBatch(2, 6)), "_packed_seq_ids");
+    EXPECT_EQ(WrittenOut(map.value), (Values{{1, 1, 1, 1, 1, 1}}));
+    EXPECT_EQ(map.axis, 1);
+    EXPECT_EQ(map.fill, (Fill{Fill::Kind::kConstant, Element{5}}));
+    const PackedBatch masked = OneRow(6).Set(Of("padding_mask", {1, 6}, DType::kBool));
+    EXPECT_EQ(StreamOf(Planned(Gemma4(callers), masked), "_packed_seq_ids").fill.value, Element{5});
+  }
+}
+
 TEST(Gemma4Borders, ThePrimaryAndItsCompanionsStayWhole) {
   PackedBatch batch = OneRow(6).Set(Of("mm_token_type_ids", {1, 6}));
   const ShardPlan plan = Planned(Gemma4(), batch);
@@ -372,6 +420,15 @@ TEST(Glm5NextBorders, OneRowOfPositionsStaysOneRowAndIsPaddedWithZero) {
   EXPECT_EQ(OutputSpec(plan, positions, 1).dims, (std::vector<int64_t>{1, 4}));
   EXPECT_EQ(positions.fill, (Fill{Fill::Kind::kConstant, Element{0}}));
   EXPECT_EQ(StreamOf(plan, "input_ids").extent, Extent::kWhole);
+}
+
+// Three axes are refused (D5), since axis 1 would be that of rows; more are [B, S, ...].
+TEST(Glm5NextBorders, PositionsOfMoreThanThreeAxesAreCutAsTokensAre) {
+  PackedBatch batch = PackedBatch(3, 7).Set(Of("position_ids", {3, 7, 2, 1}, DType::kI32));
+  const ShardPlan plan = Planned(Glm5Next(Primary::kLeaveFull), batch);
+  const StreamPlan positions = StreamOf(plan, "position_ids");
+  EXPECT_EQ(OutputSpec(plan, positions, 1), Of("position_ids", {3, 4, 2, 1}, DType::kI32));
+  EXPECT_EQ(positions.fill, (Fill{Fill::Kind::kConstant, Element{0}}));
 }
 
 TEST(Glm5NextBorders, BoundariesMakeOneRowOfTheMapAndOfTheMask) {
@@ -548,6 +605,16 @@ TEST(MimoBorders, TheMasksOfMediaTokensAreWhole) {
   EXPECT_EQ(mask.value.operand, 7);
   EXPECT_FALSE(HasStream(plan, "_mimo_global_video_mask"));
   EXPECT_EQ(StreamOf(plan, "_mimo_thd_local_indices").dtype, DType::kI64);
+}
+
+TEST(MimoBorders, AMaskTakesThePlaceOfAnyEntryOfItsName) {
+  const Sharder mimo = Mimo({.image_token_id = 7, .video_token_id = 8}, kPadId);
+  PackedBatch batch = Mimos({{8}}, {{8}}).SetScalar("_mimo_global_image_mask", int64_t{1});
+  batch.Set(Of("_mimo_global_video_mask", {3}));
+  const ShardPlan plan = Planned(mimo, batch);
+  for (const ScalarPlan& scalar : plan.scalars) EXPECT_NE(scalar.name, "_mimo_global_image_mask");
+  EXPECT_EQ(StreamOf(plan, "_mimo_global_image_mask").value.operand, 7);
+  EXPECT_EQ(StreamOf(plan, "_mimo_global_video_mask").value.operand, 8);
 }
 
 // Magi, contract 7 --------------------------------------------------------------------------------

@@ -465,11 +465,19 @@ std::vector<Refusal> OfDeepseekV41() {
       {"deepseek_v41_ThdWithoutLengths", v41, Thd(Plain()), {"qkv_format", "'seq_lens'"}},
       {"deepseek_v41_NoIds", v41, Packed().Remove("input_ids"), {"'input_ids'"}},
       {"deepseek_v41_IdsOfOneAxis", v41, Packed().Set(Of("input_ids", {8})), {"'input_ids' [8]"}},
-      {"deepseek_v41_NoLabels", v41, Packed().Remove("labels"), {"no 'labels'", "loss_mask"}},
       {"deepseek_v41_NeitherLabelsNorLossMask",
+       v41,
+       Packed().Remove("labels"),
+       {"'labels'", "'loss_mask'"}},
+      {"deepseek_v41_NeitherLabelsNorLossMaskUnpacked",
        v41,
        Plain().Remove("labels"),
        {"'labels'", "'loss_mask'"}},
+      // Rows of 5 become 8: what is appended is -100, what is laid out is 0.
+      {"deepseek_v41_ABoolLossMaskForLabels",
+       DeepseekV41({}, kPadId),
+       OneRow(5).Real({{5}}).Remove("labels").Set(Of("loss_mask", {1, 5}, DType::kBool)),
+       {"'labels'", "bool", "-100"}},
       {"deepseek_v41_NoRows", v41, PackedBatch(0, 8).Set(Of("seq_lens", {0, 1})), {"B = 0"}},
       {"deepseek_v41_NoAlignment",
        DeepseekV41({.packed_alignment = 0}, kPadId),
@@ -593,6 +601,14 @@ std::vector<Refusal> OfGemma4() {
        gemma4,
        Plain().SetScalar("_packed_seq_ids", int64_t{1}),
        {"'_packed_seq_ids' is a scalar"}},
+      {"gemma4_AMapThatIsMadeOnAnAxisItHasNot",
+       with_extra({{"_packed_seq_ids", 2}}),
+       Plain(),
+       {"'_packed_seq_ids' [2, 6]", "no axis 2"}},
+      {"gemma4_AMapThatIsMadeOnTheAxisOfRows",
+       with_extra({{"_packed_seq_ids", 0}}),
+       Plain(),
+       {"'_packed_seq_ids' [2, 6]", "length 2 on axis 0", "expected 6"}},
       {"gemma4_AnExtraStreamThatIsAbsent",
        with_extra({{"weights"}}),
        Plain(),
@@ -681,6 +697,37 @@ std::vector<Refusal> OfMappedRows(const std::string& layout, const Sharder& shar
   return rows;
 }
 
+// Where a batch has several faults, shapes come before what padding needs.
+std::vector<Refusal> OfOrder() {
+  const auto short_labels = [](PackedBatch batch) { return batch.Set(Of("labels", {1, 3})); };
+  const Parts parts = {"'labels' [1, 3]"};
+  return {
+      {"order_kimi", Kimi(KimiVariant::kLinear), short_labels(OneRow(7)), parts},
+      {"order_kimi_lengths",
+       Kimi(KimiVariant::kLinear),
+       OneRow(7).Real({{-1}}),
+       {"'seq_lens' row 0", "-1"}},
+      {"order_glm5_next", Glm5Next(Primary::kCut), short_labels(OneRow(7)), parts},
+      {"order_glm5_next_lengths",
+       Glm5Next(Primary::kCut),
+       OneRow(7).Real({{-1}}),
+       {"'seq_lens' row 0", "-1"}},
+      {"order_magi", Magi({}), Plain().Cp(std::nullopt), {"needs a mesh"}},
+      {"order_block_diagonal", BlockDiagonal(Primary::kCut), short_labels(OneRow(7)), parts},
+      {"order_deepseek_v4", DeepseekV4({}), short_labels(OneRow(7).Real({{7}})), parts},
+      {"order_contiguous", Contiguous({}), short_labels(OneRow(7)), parts},
+      // D6 before lengths.
+      {"order_block_diagonal_mask",
+       BlockDiagonal(Primary::kCut, kPadId),
+       OneRow(7).Set(Of("attention_mask", {1, 1, 3, 3}, DType::kF32)),
+       {"'attention_mask'", "floating"}},
+      {"order_contiguous_mask",
+       Contiguous({}, kPadId),
+       OneRow(7).Set(Of("attention_mask", {1, 1, 3, 3})),
+       {"'attention_mask'", "i64", "bool"}},
+  };
+}
+
 std::vector<Refusal> OfKimi() {
   const Sharder kimi = Kimi(KimiVariant::kLinear, kPadId);
   std::vector<Refusal> rows = OfMappedRows("kimi", kimi, Kimi(KimiVariant::kK3));
@@ -714,6 +761,14 @@ std::vector<Refusal> OfGlm5Next() {
                   glm5,
                   Plain().Set(Of("position_ids", {3, 6})),
                   {"'position_ids' [3, 6]", "[1, 6]"}});
+  rows.push_back({"glm5_next_PositionsOfFourAxesOfOtherRows",
+                  glm5,
+                  Plain().Set(Of("position_ids", {1, 6, 2, 2})),
+                  {"'position_ids' [1, 6, 2, 2]", "expected 2"}});
+  rows.push_back({"glm5_next_AMapOfThreeAxes",
+                  glm5,  // it gets an axis in front (step 3a), and is of other rows then
+                  Plain().Set(Of("_packed_seq_ids", {2, 6, 1})),
+                  {"'_packed_seq_ids' [1, 2, 6, 1]", "expected 2"}});
   rows.push_back({"glm5_next_ALossMaskOfOneAxis",
                   glm5,  // the other streams get a row
                   OneRow(6)
@@ -1047,6 +1102,14 @@ std::vector<Refusal> OfMagi() {
        custom,
        Thd(Packed()).Set(Of("position_ids", {3, 2, 8})),
        {"'position_ids'", "three axes"}},
+      {"magi_packed_IdsOfThreeAxes",
+       custom,
+       Thd(Packed()).Set(Of("input_ids", {2, 8, 2}, DType::kF32)),
+       {"'input_ids'", "2 elements", "16 tokens"}},
+      {"magi_packed_LabelsOfThreeAxes",
+       custom,
+       Thd(Packed()).Set(Of("labels", {2, 8, 3})),
+       {"'labels'", "3 elements", "16 tokens"}},
       {"magi_packed_NoRows", custom, Thd(PackedBatch(0, 8).Set(Of("seq_lens", {0, 1}))), {"B = 0"}},
       {"magi_packed_UnsignedLabels",
        custom,
@@ -1064,7 +1127,7 @@ std::vector<Refusal> OfMagi() {
 std::vector<Refusal> AllRefusals() {
   std::vector<Refusal> all;
   for (auto rows : {OfAllTraits, OfGlmDsa, OfDocumentHeadTail, OfMimo, OfDeepseekV4, OfDeepseekV41,
-                    OfGemma4, OfKimi, OfGlm5Next, OfQwen38, OfBlockDiagonal, OfMagi}) {
+                    OfGemma4, OfKimi, OfOrder, OfGlm5Next, OfQwen38, OfBlockDiagonal, OfMagi}) {
     for (Refusal& refusal : rows()) all.push_back(std::move(refusal));
   }
   return all;

@@ -228,11 +228,19 @@ TEST(ModelHooks, QwenAndStepNeedIds) {
   ExpectChosen(FactsOf(ModelFamily::kMinimaxM3Vl), batch, "round_robin", ClosedForm::kRoundRobin);
 }
 
+// The hook picks a layout all the same, and the refusal names it (D18).
 TEST(ModelHooks, QwensPositionsAreNotMadeHereButAskedFor) {
   for (ModelFamily family :
        {ModelFamily::kQwen3Vl, ModelFamily::kQwen35, ModelFamily::kQwen35Moe}) {
-    ExpectHookRefuses(FactsOf(family), TokenBatch(1, 16), absl::StatusCode::kInvalidArgument,
-                      "position_ids");
+    for (const BatchSpec& batch :
+         {TokenBatch(1, 16), TokenBatch(1, 16, {{"image_grid_hws", DType::kI64, {5, 2}}})}) {
+      ExpectChosen(FactsOf(family), batch, "round_robin", ClosedForm::kRoundRobin);
+      const absl::Status status = Resolving(FactsOf(family)).Plan(batch, {}).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+      for (const char* part : {"resolved to layout round_robin", "position_ids", "[3, B, S]"}) {
+        EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+      }
+    }
   }
 }
 
@@ -280,6 +288,25 @@ TEST(ModelHooks, Qwen35LeavesAGridThatNeedsNoPromotion) {
   EXPECT_THAT(StreamOf(plan, "image_grid_thw").dims, ElementsAre(4, 3));
 }
 
+TEST(ModelHooks, Qwen35RefusesAGridThatIsNone) {
+  const BatchSpec batch = WithPositions(TokenBatch(1, 16));
+  for (const std::vector<int64_t>& dims : std::vector<std::vector<int64_t>>{{}, {2}, {4, 1, 2}}) {
+    ExpectRefused(Resolving(FactsOf(ModelFamily::kQwen35)),
+                  With(batch, {"image_grid_hws", DType::kI64, dims}),
+                  {"resolved to layout round_robin", "'image_grid_hws'"});
+  }
+}
+
+// A grid is no stream of tokens: as many columns as it has count, not those of the row.
+TEST(ModelHooks, Qwen35sGridCountsAsMuchAsItHolds) {
+  const auto bytes = [](const BatchSpec& batch) {
+    const ShardPlan plan = Bare(FactsOf(ModelFamily::kQwen35), batch);
+    return CheckedOutputBytes(plan, {0, 1}, Limits()).value();
+  };
+  const BatchSpec batch = WithPositions(TokenBatch(1, 16));
+  EXPECT_EQ(bytes(With(batch, {"image_grid_hws", DType::kI64, {5, 2}})), bytes(batch) + 5 * 3 * 8);
+}
+
 TEST(ModelHooks, Qwen35MoeTakesBlockDiagonalForPackedRows) {
   const ModelFacts facts = FactsOf(ModelFamily::kQwen35Moe, "sdpa");
   const BatchSpec batch = WithPositions(TokenBatch(1, 16));
@@ -324,6 +351,29 @@ TEST(ModelHooks, NemotronOmniLeavesAThdBatchToTeAndMasksItsMedia) {
   facts.sound_token_id = 19;
   plan = *batch.PlanBy(Resolving(facts));
   EXPECT_EQ(StreamOf(plan, "_nemotron_omni_global_sound_mask").value.operand, 19);
+}
+
+// Contract 5.6: chunks for one rank drop what is no stream of tokens; those for several keep it
+// (D16).
+TEST(ModelHooks, MergedTensorsDoNotSurviveChunksForOneRank) {
+  PackedBatch batch(2, 8);
+  batch.Real({{8}, {8}}).Padded({{8}, {8}}).SetScalar("qkv_format", std::string("thd"));
+  batch.Set({"pixel_values", DType::kF32, {2, 3}}).Set({"vision_mask", DType::kBool, {2, 8}});
+  ModelFacts nemotron = FactsOf(ModelFamily::kNemotronOmni, "te");
+  nemotron.image_token_id = 18;
+  ModelFacts muse = FactsOf(ModelFamily::kMuseGlimmer, "te");
+  muse.sliding_window = 8;
+  for (auto& [facts, name] : {std::pair(&nemotron, "_nemotron_omni_global_image_mask"),
+                              std::pair(&muse, "_muse_glimmer_global_vision_mask")}) {
+    facts->supports_thd = true;  // so that the hook is called at cp_size 1
+    facts->num_chunks = 2;
+    EXPECT_FALSE(HasStream(*batch.Cp(1).PlanBy(Resolving(*facts)), name));
+    EXPECT_TRUE(HasStream(*batch.Cp(2).PlanBy(Resolving(*facts)), name));
+    facts->num_chunks = 1;
+    EXPECT_TRUE(HasStream(*batch.Cp(1).PlanBy(Resolving(*facts)), name));
+  }
+  EXPECT_EQ(batch.Cp(1).PlanBy(Resolving(muse))->scalars.back().name,
+            "_muse_glimmer_thd_max_real_seqlen");
 }
 
 TEST(ModelHooks, NemotronOmniAsksForTheTokenIdThatItMasks) {

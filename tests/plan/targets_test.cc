@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/sequence_ids.h"
 #include "tests/plan/packed.h"
 
 namespace cpshard {
@@ -271,6 +272,33 @@ TEST(Targets, RefuseMoreRunsThanAPlanMayHold) {
   ExpectRefusal(Plain(1, length).Set({"seq_idx", DType::kI64, {1, length}}, ids), Made(),
                 {"runs up to depth 1", std::to_string(kMaxTargetRuns)});
   ExpectRefusal(Plain(kMaxTargetRuns + 1, 1), Made(), {"rows are"});
+}
+
+// Without columns there are no runs, but there still is a map for every row and depth.
+TEST(Targets, CountTheMapsOfRowsWithoutColumns) {
+  for (const int64_t rows : {kMaxTargetRuns / 64 + 1, kMaxTargetRuns}) {
+    for (const char* name : {"seq_idx", "seq_lens"}) {
+      ExpectRefusal(Plain(rows, 0).Set({name, DType::kI64, {rows, 0}}), Made({.num_depths = 64}),
+                    {"rows times depths are " + std::to_string(64 * rows), "2097152"});
+    }
+    EXPECT_TRUE(Plain(rows, 0).PlanBy(Made({.num_depths = 64})).ok());  // one map for all rows
+  }
+  const PackedBatch few = Plain(1000, 0).Set({"seq_idx", DType::kI64, {1000, 0}});
+  EXPECT_TRUE(few.PlanBy(Made({.num_depths = 2})).ok());
+}
+
+// They are kept one by one, though sequences of one token make one run of no targets.
+TEST(Targets, RefuseMoreSequencesThanTheyTake) {
+  const int64_t length = kMaxSequences + 1;
+  std::vector<int64_t> lengths(length, 1);
+  ExpectRefusal(Plain(1, length).Set({"seq_lens", DType::kU8, {1, length}}, lengths), Made(),
+                {"'seq_lens' u8[1, 2097153]", "2097152", "seq_idx"});
+  lengths.back() = 0;
+  EXPECT_TRUE(
+      Plain(1, length).Set({"seq_lens", DType::kU8, {1, length}}, lengths).PlanBy(Made()).ok());
+  ExpectRefusal(
+      Plain(1, 4).Set({"cu_seqlens", DType::kI8, {length}}, std::vector<int64_t>(length, -1)),
+      Made(), {"'cu_seqlens' i8[2097153]", "2097152"});
 }
 
 TEST(Targets, RefuseWhatTheLayoutRefuses) {

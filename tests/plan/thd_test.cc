@@ -110,6 +110,7 @@ TEST(Thd, TwoDocumentsForTwoRanksAsAWholeValue) {
   expected.cp_size = 2;
   expected.chunks = {Reported(8, {1, 8}, Report::Indices::kI32)};
   expected.chunks[0].partition = {MapOf({{0, 1}, {3, 2}, {7, 1}}), MapOf({{1, 2}, {5, 2}})};
+  expected.chunks[0].documents = {{{0, 3, 4}, {4, 4, 4}}};
   expected.streams = {Cut("input_ids", DType::kI64, {8}),
                       Cut("labels", DType::kI64, {8}),
                       Cut("position_ids", DType::kI64, {8}),
@@ -127,6 +128,7 @@ TEST(Thd, ForOneRankTheBatchIsConvertedAsAWholeValue) {
   expected.cp_size = 1;
   expected.chunks = {Reported(8, {1, 8}, Report::Indices::kI64)};
   expected.chunks[0].partition = {IndexMap::Identity(8)};
+  expected.chunks[0].documents = {{{0, 3, 4}, {4, 4, 4}}};
   expected.streams = {Cut("input_ids", DType::kI64, {8}),
                       Cut("labels", DType::kI64, {8}),
                       Cut("position_ids", DType::kI64, {8}),
@@ -150,6 +152,7 @@ TEST(Thd, AnAbsorbedTailForTwoRanksAsAWholeValue) {
   expected.cp_size = 2;
   expected.chunks = {Reported(8, {1, 8}, Report::Indices::kI32)};
   expected.chunks[0].partition = {MapOf({{0, 1}, {3, 2}, {7, 1}}), MapOf({{1, 2}, {5, 2}})};
+  expected.chunks[0].documents = {{{0, 4, 4}, {4, 2, 4}}};
   expected.streams = {Cut("input_ids", DType::kI64, {8}),    Cut("labels", DType::kI64, {8}),
                       Cut("position_ids", DType::kI64, {8}), Whole(pixels),
                       Mask(8, {{0, 0, 6}, {1, 0, 2}}),       Indices(DType::kI32, 8),
@@ -168,6 +171,7 @@ TEST(Thd, TwoRowsAreOneStream) {
   expected.cp_size = 2;
   expected.chunks = {Reported(8, {2, 4}, Report::Indices::kI32)};
   expected.chunks[0].partition = {MapOf({{0, 1}, {3, 2}, {7, 1}}), MapOf({{1, 2}, {5, 2}})};
+  expected.chunks[0].documents = {{{0, 4, 4}, {4, 4, 4}}};
   expected.streams = {Cut("input_ids", DType::kBF16, {8, 16}),
                       Cut("labels", DType::kI64, {8}),
                       Cut("position_ids", DType::kI64, {8}),
@@ -191,6 +195,9 @@ TEST(Thd, ChunksForOneRankAsAWholeValue) {
     expected.chunks.push_back(Window(12, begin, 4, {1, 4}));
     expected.chunks.back().partition = {IndexMap::Identity(4)};
   }
+  expected.chunks[0].documents = {{{0, 3, 4}}};
+  expected.chunks[1].documents = {{{0, 1, 2}, {2, 1, 2}}};
+  expected.chunks[2].documents = {{{0, 4, 4}}};
   expected.streams = {
       Cut("input_ids", DType::kI64, {12}), Cut("labels", DType::kI64, {12}),
       Cut("position_ids", DType::kI64, {12}),
@@ -214,6 +221,8 @@ TEST(Thd, ChunksForTwoRanksAsAWholeValue) {
     expected.chunks.push_back(Window(16, begin, 8, {2, 4}));
     expected.chunks.back().partition = {MapOf({{0, 1}, {3, 2}, {7, 1}}), MapOf({{1, 2}, {5, 2}})};
   }
+  expected.chunks[0].documents = {{{0, 4, 4}, {4, 3, 4}}};
+  expected.chunks[1].documents = {{{0, 4, 4}, {4, 4, 4}}};
   expected.streams = {Cut("input_ids", DType::kI64, {16}),
                       Cut("labels", DType::kI64, {16}),
                       Cut("position_ids", DType::kI64, {16}),
@@ -366,7 +375,11 @@ TEST(ThdBorders, DocumentsMayBeEmptyAnywhere) {
   EXPECT_THAT(LiteralOf(plan, "cu_seqlens"), ElementsAre(0, 0, 8, 12, 12, 16, 16));
   PackedBatch without(2, 8);
   without.Real({{8}, {4, 4}});
-  EXPECT_EQ(plan.chunks, PlanOfPacked(without).chunks);
+  LayoutPlan layout = plan.chunks.at(0);
+  ASSERT_EQ(layout.documents.size(), 1u);
+  EXPECT_EQ(std::erase_if(layout.documents[0], [](const auto& span) { return span.length == 0; }),
+            3u);
+  EXPECT_EQ(layout, PlanOfPacked(without).chunks.at(0));
 }
 
 TEST(ThdBorders, LengthsOfEveryDTypeThatHoldsTheSentinelMakeTheSamePlan) {

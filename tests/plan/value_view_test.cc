@@ -72,6 +72,23 @@ TEST(ValueView, ReadsIntegersAndBoolsAsNumbersToo) {
   EXPECT_EQ(ValueView(DType::kBool, {}, reinterpret_cast<const std::byte*>(&yes)).Number(0), 1);
 }
 
+TEST(ValueView, ReadsARangeAsItsElementsOneByOne) {
+  for (const DType dtype : {DType::kBool, DType::kU8, DType::kI8, DType::kI16, DType::kI32,
+                            DType::kI64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    std::vector<std::byte> bytes;
+    for (int i = 0; i < 5 * 8; ++i) bytes.push_back(std::byte(i * 37 % 100));  // no NaN
+    const ValueView view(dtype, {5}, bytes.data());
+    std::vector<double> numbers(3);
+    view.ReadNumbers(1, 3, numbers.data());
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(numbers[i], view.Number(1 + i));
+    if (IsFloating(dtype)) continue;
+    std::vector<int64_t> values(3);
+    view.Read(1, 3, values.data());
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(values[i], view[1 + i]);
+  }
+}
+
 // A mask that says neither yes nor no is told by its value (contract 4.18 step 6).
 TEST(ValueView, ANaNIsNoNumberThatEqualsAnother) {
   for (const auto& [dtype, bits] :

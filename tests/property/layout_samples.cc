@@ -107,8 +107,7 @@ void AdjustKimi(const Point& point, Rng& rng, Sample& sample) {
 void AdjustGlm5Next(const Point& point, Rng& rng, Sample& sample) {
   NeedIds(point, rng, sample);
   LeaveOutMasksOfNoIntegers(sample);
-  const oracle::Tensor* positions = Find(sample, "position_ids");
-  Spare(positions != nullptr && positions->dims.size() != 2, "position_ids", rng, sample);
+  Spare(IsThreeAxes(Find(sample, "position_ids")), "position_ids", rng, sample);
   if (rng.OneIn(2)) PutRowDocuments(point, rng, sample);
   if (rng.OneIn(4)) {
     Integers boundaries = DrawBoundaries(rng.Below(point.length + 3), rng);

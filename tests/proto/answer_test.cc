@@ -200,7 +200,7 @@ TEST_F(AnswerTest, AnAnswerWithoutMemoryForItsLayoutsIsRefused) {
   auto body = ViewShards(plan_, batch_, ranks_, *executor_, pool_);
   BufferPool small({.max_bytes = 4096});
   const auto plan = std::make_shared<const ShardPlan>(plan_);
-  EXPECT_EQ(EncodeAnswer(plan, ranks_, kAnswerDigest, *std::move(body), small).status().code(),
+  EXPECT_EQ(EncodeAnswer(plan, ranks_, {}, kAnswerDigest, *std::move(body), small).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 

@@ -61,8 +61,21 @@ class AnswerTest : public ShardTest {
   absl::StatusOr<Answer> Encode() {
     auto body = ViewShards(plan_, batch_, ranks_, *executor_, pool_);
     EXPECT_TRUE(body.ok()) << body.status();
-    return EncodeAnswer(std::make_shared<const ShardPlan>(plan_), ranks_, kAnswerDigest,
-                        *std::move(body), pool_);
+    return EncodeAnswer(std::make_shared<const ShardPlan>(plan_), ranks_, AnyReport(),
+                        kAnswerDigest, *std::move(body), pool_);
+  }
+
+  // Numbers that no other rank and no other field has.
+  BatchReport AnyReport() const {
+    BatchReport report;
+    report.notices = plan_.notices;
+    report.totals.num_label_tokens = 901;
+    report.totals.tokens = {902, 903, 904};
+    report.totals.documents_from = "lengths";
+    for (int64_t rank : ranks_) {
+      report.loads.push_back({{1000 + rank, 2000 + rank, 3000 + rank}, 0.5 + rank, {}, {}, {}});
+    }
+    return report;
   }
 
   static std::vector<std::string> AllHeads(AnswerHeads heads) {
@@ -113,6 +126,7 @@ class AnswerTest : public ShardTest {
       const RankShard& shard = (*shards)[k];
       EXPECT_EQ(shard.layout, LayoutFor(plan_, ranks_[k], kAnswerDigest)) << k;
       EXPECT_EQ(shard.batch.scalars, ScalarsOf(plan_, ranks_[k]));
+      EXPECT_EQ(shard.load, AnyReport().loads[k]) << k;
       ASSERT_EQ(shard.batch.tensors.size(), plan_.streams.size());
       ASSERT_EQ(shard.cuts.size(), plan_.streams.size());
       for (size_t s = 0; s < plan_.streams.size(); ++s) {

@@ -11,6 +11,7 @@
 namespace cpshard {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Element i of the tensor is the byte `first + i`.
@@ -212,7 +213,7 @@ TEST_F(CodecTest, APlanWhoseLayoutsAreTooLargeIsRefusedBeforeTheyAreMade) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ShardBatches"));
   EXPECT_TRUE(CheckPlanLayoutReply(*PlanBatch(*options_.MakeSharder(), batch_, 2), {0, 1}).ok());
-  EXPECT_EQ(Summarize(PlanOfEndlessPositions(), {0}, Limits()).status().code(),
+  EXPECT_EQ(Summarize(PlanOfEndlessPositions(), {}, {0}, Limits()).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -220,37 +221,87 @@ TEST_F(CodecTest, APlanRequestCarriesTheValuesThatAreReadAndNoOthers) {
   batch_.tensors.push_back(Bytes("seq_lens", DType::kU8, {1, 2}, 3, pool_));
   batch_.tensors.push_back({{"alone", DType::kI64, {1, 2}}, {}});  // without bytes
   v1::PlanLayoutRequest message;
-  ASSERT_TRUE(
-      EncodePlanLayoutRequest(batch_, options_, 2, {1}, {"seq_lens", "alone", "absent"}, &message)
-          .ok());
-  const auto request = DecodePlanLayoutRequest(message, Limits());
-  ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(request->spec.tensors, SpecOf(batch_, 2).tensors);
-  EXPECT_EQ(request->batch.scalars, batch_.scalars);
-  EXPECT_EQ(request->ranks, (std::vector<int64_t>{1}));
-  EXPECT_EQ(request->batch.FindTensor("input_ids"), nullptr);
-  EXPECT_EQ(request->batch.FindTensor("alone"), nullptr);
-  ASSERT_NE(request->batch.FindTensor("seq_lens"), nullptr);
-  EXPECT_EQ(request->batch.FindTensor("seq_lens")->bytes(), batch_.FindTensor("seq_lens")->bytes());
+  const auto left_out = EncodePlanLayoutRequest(batch_, options_, 2, {1},
+                                                {"seq_lens", "alone", "absent"}, {}, {}, &message);
+  ASSERT_TRUE(left_out.ok()) << left_out.status();
+  EXPECT_TRUE(left_out->empty());
+  const auto plan = DecodePlanLayoutRequest(message, Limits());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Request& request = plan->request;
+  EXPECT_EQ(request.spec.tensors, SpecOf(batch_, 2).tensors);
+  EXPECT_EQ(request.batch.scalars, batch_.scalars);
+  EXPECT_EQ(request.ranks, (std::vector<int64_t>{1}));
+  EXPECT_EQ(request.batch.FindTensor("input_ids"), nullptr);
+  EXPECT_EQ(request.batch.FindTensor("alone"), nullptr);
+  ASSERT_NE(request.batch.FindTensor("seq_lens"), nullptr);
+  EXPECT_EQ(request.batch.FindTensor("seq_lens")->bytes(), batch_.FindTensor("seq_lens")->bytes());
+}
+
+TEST_F(CodecTest, APlanRequestCarriesWhatIsCountedAsFarAsThereIsRoom) {
+  const int64_t half = kMaxUnaryBytes / 2;
+  batch_.tensors = {{{"read", DType::kU8, {1, half}}, *pool_.Allocate(half)},
+                    {{"large", DType::kU8, {1, half}}, *pool_.Allocate(half)},
+                    {{"small", DType::kU8, {1, 100}}, *pool_.Allocate(100)}};
+  v1::PlanLayoutRequest message;
+  const auto left_out = EncodePlanLayoutRequest(batch_, options_, 2, {}, {"read"},
+                                                {"absent", "large", "small", "read"}, {}, &message);
+  ASSERT_TRUE(left_out.ok()) << left_out.status();
+  EXPECT_THAT(*left_out, ElementsAre("large"));
+  const auto plan = DecodePlanLayoutRequest(message, Limits());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_NE(plan->request.batch.FindTensor("read"), nullptr);
+  EXPECT_NE(plan->request.batch.FindTensor("small"), nullptr);
+  EXPECT_EQ(plan->request.batch.FindTensor("large"), nullptr);
+}
+
+TEST_F(CodecTest, WhatIsWantedFillsARequestToTheBrimAndNotOver) {
+  for (int64_t spare = -200; spare <= 200; spare += 8) {
+    const int64_t bytes = kMaxUnaryBytes - 300 + spare;
+    batch_.tensors = {{{"wanted", DType::kU8, {1, bytes}}, *pool_.Allocate(bytes)}};
+    v1::PlanLayoutRequest message;
+    const auto left_out =
+        EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, {"wanted"}, {}, &message);
+    ASSERT_TRUE(left_out.ok()) << left_out.status();
+    EXPECT_LE(static_cast<int64_t>(message.ByteSizeLong()), kMaxUnaryBytes);
+    EXPECT_EQ(left_out->empty(), static_cast<int64_t>(message.body().size()) >= bytes) << bytes;
+  }
+}
+
+TEST_F(CodecTest, QuestionsOfAPlanRequestSurvive) {
+  const PlanQuestions questions{{8, 0, 5}, {SourceToken{1, 7}, SlotQuery{{3, 9}, 1}}};
+  v1::PlanLayoutRequest message;
+  ASSERT_TRUE(EncodePlanLayoutRequest({}, options_, 2, {}, {}, {}, questions, &message).ok());
+  const auto plan = DecodePlanLayoutRequest(message, Limits());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->questions.document_lengths, questions.document_lengths);
+  ASSERT_EQ(plan->questions.queries.size(), 2u);
+  EXPECT_EQ(std::get<SourceToken>(plan->questions.queries[0]), (SourceToken{1, 7}));
+  EXPECT_EQ(std::get<SlotQuery>(plan->questions.queries[1]).slot, (RankSlot{3, 9}));
+  EXPECT_EQ(std::get<SlotQuery>(plan->questions.queries[1]).row, 1);
+  message.add_queries();
+  EXPECT_THAT(std::string(DecodePlanLayoutRequest(message, Limits()).status().message()),
+              HasSubstr("neither a token nor a slot"));
 }
 
 TEST_F(CodecTest, APlanRequestOverFourMebibytesIsRefused) {
   batch_.tensors = {
       {{"seq_lens", DType::kU8, {1, kMaxUnaryBytes}}, *pool_.Allocate(kMaxUnaryBytes)}};
   v1::PlanLayoutRequest message;
-  EXPECT_EQ(EncodePlanLayoutRequest(batch_, options_, 2, {}, {"seq_lens"}, &message).code(),
+  EXPECT_EQ(EncodePlanLayoutRequest(batch_, options_, 2, {}, {"seq_lens"}, {}, {}, &message)
+                .status()
+                .code(),
             absl::StatusCode::kResourceExhausted);
   message.Clear();
-  EXPECT_TRUE(EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, &message).ok());
+  EXPECT_TRUE(EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, {}, {}, &message).ok());
 }
 
 TEST_F(CodecTest, APlanRequestMayLeaveTheBytesOut) {
   v1::PlanLayoutRequest message;
-  ASSERT_TRUE(EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, &message).ok());
-  const auto request = DecodePlanLayoutRequest(message, Limits());
-  ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(request->spec.tensors, SpecOf(batch_, 2).tensors);
-  EXPECT_EQ(request->batch.FindTensor("input_ids"), nullptr);
+  ASSERT_TRUE(EncodePlanLayoutRequest(batch_, options_, 2, {}, {}, {}, {}, &message).ok());
+  const auto plan = DecodePlanLayoutRequest(message, Limits());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->request.spec.tensors, SpecOf(batch_, 2).tensors);
+  EXPECT_EQ(plan->request.batch.FindTensor("input_ids"), nullptr);
 }
 
 }  // namespace

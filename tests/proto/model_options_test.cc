@@ -168,7 +168,7 @@ TEST_F(ModelOptions, TheReplySaysWhatWasChosenAndWhatTheRowsNeed) {
   const absl::StatusOr<ShardPlan> plan =
       Plan(R"({"family": "DEEPSEEK_V4", "compress_ratios": [8]})", Packed(8, {5, 3}));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const PlanSummary summary = *Summarize(*plan, {0, 1}, Limits());
+  const PlanSummary summary = *Summarize(*plan, {}, {0, 1}, Limits());
   v1::PlanLayoutReply reply;
   ASSERT_TRUE(EncodePlanLayoutReply(summary, &reply).ok());
   EXPECT_EQ(reply.chosen(), "deepseek_v4");
@@ -184,7 +184,7 @@ TEST_F(ModelOptions, AReplyOfALayoutThatWasNamedHasNoChoice) {
   const Options options = *Options::FromJson(R"({"round_robin": {}})");
   const ShardPlan plan = *PlanBatch(*options.MakeSharder(), Tokens(8), 2);
   v1::PlanLayoutReply reply;
-  ASSERT_TRUE(EncodePlanLayoutReply(*Summarize(plan, {0}, Limits()), &reply).ok());
+  ASSERT_TRUE(EncodePlanLayoutReply(*Summarize(plan, {}, {0}, Limits()), &reply).ok());
   EXPECT_EQ(reply.chosen(), "");
   EXPECT_FALSE(reply.has_row_need());
   const PlanSummary read = *DecodePlanLayoutReply(reply);

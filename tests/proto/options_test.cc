@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cpshard/v1/options.pb.h"
 
 namespace cpshard {
@@ -113,6 +114,25 @@ TEST(Options, WithoutAnIgnoreIndexMark100AsNoTarget) {
   for (const StreamPlan& stream : plan->streams) {
     if (stream.name != "targets.0") continue;
     EXPECT_EQ(static_cast<int64_t>(stream.fill.value.bits), -100);
+  }
+}
+
+// The contract's defaults: of GLM-5-next's own function the primary stays whole (4.16), of all
+// others it is cut.
+TEST(Options, LeaveThePrimaryWholeWhereTheContractDoes) {
+  const auto extent = [](absl::string_view layout) {
+    const absl::StatusOr<ShardPlan> plan =
+        PlanOf(absl::StrCat("{\"padding_token_id\": 0, ", layout, "}"));
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? std::string(ExtentName(plan->streams.front().extent)) : "";
+  };
+  EXPECT_EQ(extent(R"("glm5_next": {})"), "whole");
+  EXPECT_EQ(extent(R"("glm5_next": {"keep_primary_full": true})"), "whole");
+  EXPECT_EQ(extent(R"("glm5_next": {"keep_primary_full": false})"), "local");
+  for (const char* layout : {"contiguous", "round_robin", "block_diagonal"}) {
+    EXPECT_EQ(extent(absl::StrCat("\"", layout, "\": {}")), "local") << layout;
+    EXPECT_EQ(extent(absl::StrCat("\"", layout, "\": {\"keep_primary_full\": true}")), "whole")
+        << layout;
   }
 }
 

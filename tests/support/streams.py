@@ -117,6 +117,8 @@ class Answer:
 def restored(shard, body):
     """The shard with the arrays of its layout back in their fields."""
     whole = service_pb2.Shard(layout=shard.layout)
+    if shard.HasField("load"):
+        whole.load.CopyFrom(shard.load)
     for entry in shard.entries:
         if not entry.name.startswith("_layout."):
             whole.entries.add().CopyFrom(entry)

@@ -103,13 +103,6 @@ absl::Status RunBench(const Arguments& arguments) {
   return WriteText(arguments.json, ToJson(setting, *rows));
 }
 
-constexpr char kFooter[] =
-    "Streams batches of made-up tokens to a server and takes all shards back, beside a memory "
-    "copy\n"
-    "of the same size as the yardstick. Without --server it starts a cpshardd of its own, with\n"
-    "limits that --sizes and --inflight fit, and measures its unix socket and its TCP port in "
-    "turn.";
-
 }  // namespace
 }  // namespace cpshard::bench
 
@@ -120,28 +113,38 @@ void AddBenchCommand(CLI::App& app, Command& run) {
   auto arguments = std::make_shared<bench::Arguments>();
   command
       ->add_option("--server", arguments->server,
-                   "host:port or unix:/path; default: a server of its own")
-      ->type_name("ADDR");
-  command->add_option("--sizes", arguments->megabytes, "of batches, in MB (1e6 bytes)")
+                   "measure this cpshardd, host:port or unix:/path [default: one of its own]")
+      ->type_name("ADDR")
+      ->group("Server");
+  command->add_option("--sizes", arguments->megabytes, "sizes of the batches, in MB (1e6 bytes)")
       ->delimiter(',')
       ->check(CLI::Range(0.001, 2000.0))
       ->type_name("MB,MB,...")
-      ->default_str("1,16,128");
+      ->default_str("1,16,128")
+      ->group("Work");
   command->add_option("--inflight", arguments->in_flight, "batches sent and not answered")
       ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--seconds", arguments->seconds, "for every row")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Work");
+  command->add_option("--seconds", arguments->seconds, "to measure every row")
       ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
-  command->add_option("--cp", arguments->cp_size, "size of the context-parallel group")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->group("Work");
+  command->add_option("--cp", arguments->cp_size, "ranks of the context-parallel group")
       ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("--options", arguments->options, "sharding options: JSON, or a file of it")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Layout");
+  command
+      ->add_option("--options", arguments->options,
+                   "the layout and its options as JSON, or a file of it")
       ->type_name("FILE|JSON")
-      ->capture_default_str();
-  command->add_option("--json", arguments->json, "write the table to a file, too")
+      ->capture_default_str()
+      ->group("Layout");
+  command->add_option("--json", arguments->json, "write the table here, too, as JSON")
       ->type_name("FILE");
-  command->footer(bench::kFooter);
   command->callback(
       [arguments, &run] { run = [arguments] { return Outcome{bench::RunBench(*arguments)}; }; });
 }

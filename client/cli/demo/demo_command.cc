@@ -96,11 +96,6 @@ absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
   return different;
 }
 
-constexpr char kFooter[] =
-    "Starts a cpshardd of its own, packs text into batches, and has loader processes stream them\n"
-    "through it for every layout. Ends with EQUAL per layout, or with the first difference and\n"
-    "exit status 1. A loader that is killed (try kill -9) is started again where it was.";
-
 }  // namespace
 }  // namespace cpshard::demo
 
@@ -110,18 +105,20 @@ void AddDemoCommand(CLI::App& app, Command& run) {
   CLI::App* command =
       app.add_subcommand("demo", "shard real text through a real server and prove the result");
   auto arguments = std::make_shared<demo::Arguments>();
-  command->add_option("files", arguments->files, "text files; default: text found on the machine");
+  command->add_option("files", arguments->files, "text files [default: text found on the machine]");
   command->add_option("--max-bytes", arguments->max_bytes, "read at most this much text")
       ->check(CLI::Range(size_t{1}, size_t{1} << 30))
+      ->type_name("BYTES")
       ->capture_default_str();
   command->add_option("--loaders", arguments->loaders, "loader processes")
       ->check(CLI::Range(1, 64))
+      ->type_name("N")
       ->capture_default_str();
   command
       ->add_option("--kill-loader", arguments->kill_loader,
-                   "kill this one (from 0) half-way through the first layout, batches in flight")
-      ->check(CLI::Range(0, 63));
-  command->footer(demo::kFooter);
+                   "kill this loader half-way through the first layout, batches in flight")
+      ->check(CLI::Range(0, 63))
+      ->type_name("N");
   command->callback([arguments, &run] {
     run = [arguments] {
       std::setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -9,6 +9,7 @@
 #include "core/plan/layouts.h"
 #include "core/plan/partition.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/token_bits.h"
 #include "core/plan/token_rows.h"
 
 namespace cpshard {
@@ -39,16 +40,8 @@ Number FillOf(const TensorSpec& tensor, const SharedOptions& shared) {
 absl::Status CutStreams(Primary primary, const BatchSpec& spec, const SharedOptions& shared,
                         const TokenRows& rows, RowStreams& streams) {
   for (absl::string_view name : kDropped) streams.Drop(name);
-  const bool cut_primary = primary == Primary::kCut;
-  const bool pads_ids = cut_primary && streams.has_fill() && rows.primary->name == "input_ids" &&
-                        !IsFloating(rows.primary->dtype);
-  if (pads_ids && !shared.padding_token_id) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'input_ids' of ", rows.length, " columns need padding at cp_size ",
-                     *spec.cp_size, ", but padding_token_id was not given"));
-  }
   std::vector<absl::string_view> names = {"labels", "_packed_seq_ids", "loss_mask", kVisual};
-  if (cut_primary) names.push_back(rows.primary->name);
+  if (primary == Primary::kCut) names.push_back(rows.primary->name);
   for (absl::string_view name : names) {
     if (!spec.Has(name)) continue;
     const TensorSpec* tensor = spec.FindTensor(name);
@@ -56,6 +49,16 @@ absl::Status CutStreams(Primary primary, const BatchSpec& spec, const SharedOpti
     CPSHARD_RETURN_IF_ERROR(streams.CutTokens(name, fill));
   }
   return spec.Has("position_ids") ? streams.CutPositions(int64_t{0}) : absl::OkStatus();
+}
+
+absl::Status CheckPadId(Primary primary, const BatchSpec& spec, const SharedOptions& shared,
+                        const TokenRows& rows, const RowStreams& streams) {
+  const bool pads_ids = primary == Primary::kCut && streams.has_fill() &&
+                        rows.primary->name == "input_ids" && !IsFloating(rows.primary->dtype);
+  if (!pads_ids || shared.padding_token_id) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'input_ids' of ", rows.length,
+                                                 " columns need padding at cp_size ", *spec.cp_size,
+                                                 ", but padding_token_id was not given"));
 }
 
 // True where a token is of no document: its id is 0. A padding_mask that came in is overwritten.
@@ -71,13 +74,13 @@ absl::Status EmitPaddingMask(const BatchSpec& spec, const TokenRows& rows, RowSt
     mask.dims = ids->dims;
     mask.value.from = ViewOf{ids->name};
   } else if (attention != nullptr && attention->dims.size() == 4) {
-    CPSHARD_RETURN_IF_ERROR(streams.CheckDiagonal(*attention));
     if (IsFloating(attention->dtype)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "stream 'attention_mask' ", DTypeName(attention->dtype), DimsString(attention->dims),
           ": the diagonal of a floating mask is no document id; send bool, integers, or "
           "_packed_seq_ids"));
     }
+    CPSHARD_RETURN_IF_ERROR(streams.CheckDiagonal(*attention));
     mask.value.from = ViewOf{attention->name, ViewOf::How::kHeadZeroDiagonal};
   } else {
     mask.value = Expression{Generated{{{{0, 0, rows.length}}}}};
@@ -91,12 +94,11 @@ LayoutPlan VisualRows(const ValueView& visual, const LayoutPlan& tokens) {
   LayoutPlan layout;
   layout.rows = 1;
   int64_t seen = 0;
+  const TokenBits is_visual = TokenBits::Of(visual, [](auto value) { return value != 0; });
   for (const IndexMap& local : tokens.partition) {
     const int64_t first = seen;
-    const int64_t begin = local.size() == 0 ? 0 : local.At(0);
-    for (int64_t i = begin; i < std::min(begin + local.size(), visual.size()); ++i) {
-      seen += visual[i] != 0 ? 1 : 0;
-    }
+    const int64_t begin = std::min(local.size() == 0 ? 0 : local.At(0), visual.size());
+    seen += is_visual.Count(begin, std::min(begin + local.size(), visual.size()));
     layout.partition.emplace_back();
     layout.partition.back().Append({first, seen - first});
   }
@@ -153,12 +155,18 @@ absl::StatusOr<ShardPlan> Plan(Primary primary, const SharedOptions& shared, con
   CPSHARD_RETURN_IF_ERROR(CutStreams(primary, spec, shared, rows, streams));
   CPSHARD_RETURN_IF_ERROR(EmitPaddingMask(spec, rows, streams));
   CPSHARD_RETURN_IF_ERROR(CutDeepStack(spec, values, layout, streams, plan));
+  CPSHARD_RETURN_IF_ERROR(CheckPadId(primary, spec, shared, rows, streams));
   CPSHARD_RETURN_IF_ERROR(streams.Finish(plan));
   layout.report.original_seq_len = rows.length;
   layout.report.padded_seq_len = padded;
   layout.padded_to = absl::StrCat("a multiple of 2 * cp_size = ", 2 * ranks);
   plan.chunks.push_back(std::move(layout));
   return plan;
+}
+
+// One rank gets the batch as sent.
+absl::StatusOr<PadRule> Padding(const BatchSpec& spec, int64_t tokens) {
+  return IsCut(spec) ? PadRows("2 * cp_size", 2)(spec, tokens) : PadRule();
 }
 
 std::vector<std::string> Needs(const BatchSpec& spec) {
@@ -173,7 +181,7 @@ std::vector<std::string> Needs(const BatchSpec& spec) {
 
 Sharder BlockDiagonal(Primary primary, SharedOptions shared) {
   return Sharder(
-      {.name = "block_diagonal", .needs_mesh = true}, std::move(shared),
+      {.name = "block_diagonal", .needs_mesh = true, .pad_rule = Padding}, std::move(shared),
       [primary](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(primary, shared, spec, values);
       },

@@ -17,7 +17,11 @@ absl::StatusOr<ShardPlan> Plan(const ContiguousOptions& options, const SharedOpt
 }  // namespace
 
 Sharder Contiguous(ContiguousOptions options, SharedOptions shared) {
-  LayoutTraits traits{.name = "contiguous", .needs_mesh = true, .extras = true, .extra_pads = true};
+  LayoutTraits traits{.name = "contiguous",
+                      .needs_mesh = true,
+                      .extras = true,
+                      .extra_pads = true,
+                      .pad_rule = ContiguousRows::Padding(options.pad_multiple)};
   return Sharder(std::move(traits), std::move(shared),
                  [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues&) {
                    return Plan(options, shared, spec);

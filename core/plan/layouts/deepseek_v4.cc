@@ -96,10 +96,6 @@ StreamPlan LengthsOf(absl::string_view name, const std::vector<PlacedRow>& rows,
 absl::Status CutRepacked(const BatchSpec& spec, const SharedOptions& shared, const TokenRows& rows,
                          const RepackedRows& repacked, RowStreams& streams) {
   const bool is_ids = rows.primary->name == "input_ids";
-  if (is_ids && streams.has_fill() && !shared.padding_token_id) {
-    return absl::InvalidArgumentError(
-        "'input_ids' of packed rows need padding, but padding_token_id was not given");
-  }
   CPSHARD_RETURN_IF_ERROR(streams.CheckAttentionMask());
   streams.Drop("attention_mask");
   const int64_t pad_id = is_ids ? shared.padding_token_id.value_or(0) : 0;
@@ -109,7 +105,9 @@ absl::Status CutRepacked(const BatchSpec& spec, const SharedOptions& shared, con
   streams.Add(repacked.Positions(rows), int64_t{0});
   streams.Add(repacked.Mask("padding_mask", /*on_padding=*/true, rows), int64_t{1});
   streams.Add(repacked.Ids(rows), int64_t{0});
-  return absl::OkStatus();
+  if (!is_ids || !streams.has_fill() || shared.padding_token_id) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "'input_ids' of packed rows need padding, but padding_token_id was not given");
 }
 
 absl::StatusOr<ShardPlan> PlanPacked(int64_t multiple, const SharedOptions& shared,
@@ -171,11 +169,29 @@ absl::StatusOr<ShardPlan> Plan(const DeepseekV4Options& options, const SharedOpt
   return rows.Plan();
 }
 
+// Of packed documents; one rank gets the batch as it is.
+absl::StatusOr<PadRule> Padding(int64_t multiple, const BatchSpec& spec) {
+  PadRule rule;
+  if (spec.num_ranks() == 1) return rule;
+  rule.document_multiple = multiple;
+  rule.document_term = PadTerm("max(pad_multiple, 2)", multiple);
+  CPSHARD_ASSIGN_OR_RETURN(
+      rule.row_multiple,
+      CheckedMultiply(spec.num_ranks(), multiple, "the divisor cp_size * pad_multiple"));
+  rule.row_term = PadTerm("cp_size * max(pad_multiple, 2)", rule.row_multiple);
+  return rule;
+}
+
 }  // namespace
 
 Sharder DeepseekV4(DeepseekV4Options options, SharedOptions shared) {
   return Sharder(
-      {.name = "deepseek_v4", .needs_mesh = true, .min_padded_len = true}, std::move(shared),
+      {.name = "deepseek_v4",
+       .needs_mesh = true,
+       .min_padded_len = true,
+       .pad_rule = [multiple = std::max<int64_t>(options.pad_multiple, 2)](
+                       const BatchSpec& spec, int64_t) { return Padding(multiple, spec); }},
+      std::move(shared),
       [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(options, shared, spec, values);
       },

@@ -1,5 +1,6 @@
 // DeepSeek V4.1: contract 4.9.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 
 namespace cpshard {
 namespace {
+
+constexpr int64_t kIgnoreLabel = -100;
 
 absl::Status Refuse(absl::string_view text) { return absl::InvalidArgumentError(text); }
 
@@ -64,12 +67,12 @@ absl::StatusOr<Entries> ReadEntries(const BatchSpec& spec, const PlanValues& val
     (name == "seq_lens" ? entries.lengths : entries.spans) = &values.at(tensor.name);
   }
   if (entries.spans == nullptr) entries.spans = entries.lengths;
-  if (entries.lengths->dims() != entries.spans->dims()) {
+  entries.width = entries.lengths->dims().back();
+  if (entries.width != entries.spans->dims().back()) {  // of one row one of them may be [n]
     return Refuse(absl::StrCat("stream 'seq_lens' ", DimsString(entries.lengths->dims()),
                                " and 'seq_lens_padded' ", DimsString(entries.spans->dims()),
                                " must have the same shape"));
   }
-  entries.width = entries.lengths->dims().back();
   return entries;
 }
 
@@ -116,6 +119,20 @@ absl::StatusOr<std::vector<PlacedRow>> PlaceRows(const Entries& entries, const T
   return placed;
 }
 
+// Under a mesh the loss mask stands in for missing labels (contract 4.2 step 4), but is laid out
+// before it does: the padding of that is 0, and -100 alone what 4.2 appends.
+absl::Status CutLabels(const BatchSpec& spec, const RepackedRows& repacked, RowStreams& streams) {
+  const bool has_labels = spec.Has("labels");
+  if (has_labels) CPSHARD_RETURN_IF_ERROR(streams.CutTokens("labels", kIgnoreLabel));
+  if (!spec.Has("loss_mask")) return absl::OkStatus();
+  if (has_labels || !spec.cp_size) return streams.CutTokens("loss_mask", int64_t{0});
+  std::optional<Fill::Tail> appended;
+  if (repacked.padded_len() > repacked.row_len()) {
+    appended = Fill::Tail{repacked.row_len(), kIgnoreLabel};
+  }
+  return streams.CutTokensAs("loss_mask", "labels", int64_t{0}, appended);
+}
+
 absl::Status CutPacked(const BatchSpec& spec, const SharedOptions& shared, const TokenRows& rows,
                        const RepackedRows& repacked, RowStreams& streams) {
   for (absl::string_view name :
@@ -123,8 +140,7 @@ absl::Status CutPacked(const BatchSpec& spec, const SharedOptions& shared, const
     streams.Drop(name);
   }
   CPSHARD_RETURN_IF_ERROR(streams.CutTokens("input_ids", shared.padding_token_id.value_or(0)));
-  if (spec.Has("labels")) CPSHARD_RETURN_IF_ERROR(streams.CutTokens("labels", int64_t{-100}));
-  if (spec.Has("loss_mask")) CPSHARD_RETURN_IF_ERROR(streams.CutTokens("loss_mask", int64_t{0}));
+  CPSHARD_RETURN_IF_ERROR(CutLabels(spec, repacked, streams));
   streams.Add(repacked.Positions(rows), int64_t{0});
   streams.Add(repacked.Ids(rows), int64_t{0});
   streams.Add(repacked.Mask("attention_mask", /*on_padding=*/false, rows), int64_t{0});
@@ -134,9 +150,8 @@ absl::Status CutPacked(const BatchSpec& spec, const SharedOptions& shared, const
 absl::StatusOr<ShardPlan> PlanPacked(const DeepseekV41Options& options, const SharedOptions& shared,
                                      const BatchSpec& spec, const PlanValues& values) {
   CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, Rows(spec));
-  // A loss mask laid out anew would stand in with label 0 on the padding inside the rows.
-  if (spec.cp_size && !spec.Has("labels")) {
-    return Refuse("the batch is packed and has no 'labels'; a loss_mask does not stand in here");
+  if (spec.cp_size && !spec.Has("labels") && !spec.Has("loss_mask")) {
+    return Refuse("the batch has neither 'labels' nor a 'loss_mask' that could stand in for them");
   }
   CPSHARD_ASSIGN_OR_RETURN(const Entries entries, ReadEntries(spec, values, rows));
   CPSHARD_ASSIGN_OR_RETURN(std::vector<PlacedRow> placed,
@@ -167,6 +182,12 @@ absl::StatusOr<ShardPlan> PlanPacked(const DeepseekV41Options& options, const Sh
   CPSHARD_RETURN_IF_ERROR(CutPacked(spec, shared, rows, repacked, streams));
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
+  if (spec.cp_size && !spec.Has("labels") && streams.has_fill()) {
+    plan.notices.push_back(
+        {"loss_mask_as_labels_of_padding",
+         "the loss mask stands in for labels, and is 0 on the padding that packed "
+         "rows are laid out with, where a loss counts it as a label; send labels"});
+  }
   plan.row_need = need;
   CPSHARD_RETURN_IF_ERROR(streams.Finish(plan));
   plan.chunks.push_back(std::move(layout));
@@ -242,11 +263,33 @@ absl::StatusOr<ShardPlan> Plan(const DeepseekV41Options& options, const SharedOp
   return spec.cp_size ? PlanRows(options, shared, spec) : PlanAlone(spec);
 }
 
+// Of packed documents. Rows hold whole documents, so they are multiples of the alignment as they
+// are; without a mesh that is all.
+absl::StatusOr<PadRule> Padding(const DeepseekV41Options& options, const BatchSpec& spec,
+                                int64_t tokens) {
+  if (options.packed_alignment < 1) {
+    return Refuse(
+        absl::StrCat("packed_alignment ", options.packed_alignment, " must be 1 at least"));
+  }
+  PadRule rule;
+  if (spec.cp_size) {
+    CPSHARD_ASSIGN_OR_RETURN(rule, ContiguousRows::Padding(options.pad_multiple)(spec, tokens));
+  }
+  if (options.packed_alignment == 1) return rule;
+  rule.document_multiple = options.packed_alignment;
+  rule.document_term = PadTerm("packed_alignment", rule.document_multiple);
+  return rule;
+}
+
 }  // namespace
 
 Sharder DeepseekV41(DeepseekV41Options options, SharedOptions shared) {
   return Sharder(
-      {.name = "deepseek_v41", .min_padded_len = true}, std::move(shared),
+      {.name = "deepseek_v41",
+       .min_padded_len = true,
+       .pad_rule = [options](const BatchSpec& spec,
+                             int64_t tokens) { return Padding(options, spec, tokens); }},
+      std::move(shared),
       [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(options, shared, spec, values);
       },

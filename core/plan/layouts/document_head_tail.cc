@@ -49,10 +49,10 @@ std::vector<IndexMap> Pieces(const std::vector<int64_t>& boundaries, int64_t num
 
 std::vector<IndexMap> Partition(const std::vector<int64_t>& boundaries, int64_t cp_size) {
   if (cp_size == 1) return WholePartition(boundaries.back(), 1);  // nothing to balance
-  const std::vector<IndexMap> pieces = Pieces(boundaries, 2 * cp_size);
+  std::vector<IndexMap> pieces = Pieces(boundaries, 2 * cp_size);
   std::vector<IndexMap> partition;
   for (int64_t rank = 0; rank < cp_size; ++rank) {
-    IndexMap local = pieces[rank];
+    IndexMap local = std::move(pieces[rank]);
     for (const Run& run : pieces[2 * cp_size - 1 - rank].runs()) local.Append(run);
     partition.push_back(std::move(local));
   }
@@ -79,12 +79,14 @@ absl::StatusOr<ShardPlan> Plan(const BatchSpec& spec, const PlanValues& values) 
   streams.EmitLengths(chunks);
   streams.EmitPaddingMask(chunks);
   Outputs& outputs = streams.outputs();
-  for (absl::string_view name : {"seq_lens", "seq_lens_padded", "attention_mask"}) {
+  // Boundaries that came in and are not made anew would contradict those that are.
+  for (absl::string_view name :
+       {"seq_lens", "seq_lens_padded", "attention_mask", "cu_seqlens_padded"}) {
     outputs.Drop(name);
   }
   streams.EmitRanks();
 
-  LayoutPlan layout = ChunkWindow(flat, 0);
+  LayoutPlan layout = ChunkWindow(flat, 0, chunks.front());
   layout.partition = Partition(Boundaries(chunks.front(), flat.tokens), spec.num_ranks());
   layout.report.padded_seq_len = flat.tokens;
   layout.report.input_row_shape = RowShape{flat.rows.rows, flat.rows.length};

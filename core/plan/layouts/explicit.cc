@@ -78,6 +78,16 @@ absl::StatusOr<LayoutPlan> LayoutOf(const Ranks& ranks, const BatchSpec& spec,
   return layout;
 }
 
+// Rows have the columns of the partition, no more and no fewer.
+absl::StatusOr<PadRule> Padding(const Ranks& ranks, int64_t tokens) {
+  PadRule rule;
+  CPSHARD_ASSIGN_OR_RETURN(rule.row_minimum, CheckedColumns(ranks));
+  if (tokens <= rule.row_minimum) return rule;
+  return absl::InvalidArgumentError(absl::StrCat("explicit lists ", rule.row_minimum,
+                                                 " columns, but the documents have ", tokens,
+                                                 " tokens; list them all"));
+}
+
 absl::StatusOr<ShardPlan> Plan(const Ranks& ranks, const SharedOptions& shared,
                                const BatchSpec& spec) {
   CPSHARD_ASSIGN_OR_RETURN(
@@ -91,8 +101,12 @@ absl::StatusOr<ShardPlan> Plan(const Ranks& ranks, const SharedOptions& shared,
 }  // namespace
 
 Sharder Explicit(std::vector<std::vector<Run>> ranks, SharedOptions shared) {
+  LayoutTraits traits{
+      .name = "explicit",
+      .needs_mesh = true,
+      .pad_rule = [ranks](const BatchSpec&, int64_t tokens) { return Padding(ranks, tokens); }};
   return Sharder(
-      {.name = "explicit", .needs_mesh = true}, std::move(shared),
+      std::move(traits), std::move(shared),
       [ranks = std::move(ranks)](const BatchSpec& spec, const SharedOptions& shared,
                                  const PlanValues&) { return Plan(ranks, shared, spec); });
 }

@@ -21,8 +21,8 @@ constexpr absl::string_view kDropped[] = {"attention_mask",  "_packed_seq_ids", 
                                           "max_seqlen",      "qkv_format"};
 constexpr absl::string_view kRecord = "glm5_next_packed_context.";
 
-// Ids of one axis are one row, and so are the streams that are as long (step 1); a map of one axis
-// is one row anyway (step 3a).
+// Ids of one axis are one row, and so are the streams that are as long (step 1); a map that has not
+// two axes then gets one more in front (step 3a).
 BatchSpec WithRows(BatchSpec spec) {
   const TensorSpec* ids = spec.FindTensor("input_ids");
   const bool flat = ids != nullptr && ids->dims.size() == 1;
@@ -31,8 +31,9 @@ BatchSpec WithRows(BatchSpec spec) {
     const bool named = std::find(std::begin(kRowStreams), std::end(kRowStreams), tensor.name) !=
                        std::end(kRowStreams);
     const bool as_long = flat && named && !tensor.dims.empty() && tensor.dims[0] == length;
-    const bool flat_map = tensor.name == "_packed_seq_ids" && tensor.dims.size() == 1;
-    if (as_long || flat_map) tensor.dims.insert(tensor.dims.begin(), 1);
+    if (as_long) tensor.dims.insert(tensor.dims.begin(), 1);
+    const bool is_map = tensor.name == "_packed_seq_ids";
+    if (is_map && tensor.dims.size() != 2) tensor.dims.insert(tensor.dims.begin(), 1);
   }
   return spec;
 }
@@ -44,17 +45,19 @@ absl::StatusOr<TokenRows> Rows(const BatchSpec& spec) {
       "layout glm5_next needs 'input_ids' as a tensor; inputs_embeds do not stand in for them");
 }
 
-// Present positions are not expanded: one row stays one row (step 5). Pads are 0 (step 6).
+// Present positions are not expanded: one row stays one row (step 5). Pads are 0 (step 6). Three
+// axes are refused (D5); more are those of any token-aligned stream.
 absl::Status CutPositions(const BatchSpec& spec, const TokenRows& rows, RowStreams& streams) {
   const TensorSpec* positions = spec.FindTensor("position_ids");
   if (positions == nullptr) return streams.CutPositions(int64_t{0});
   const std::vector<int64_t>& dims = positions->dims;
+  if (dims.size() > 3) return streams.CutTokens(positions->name, int64_t{0});
   const bool fits =
       dims.size() == 2 && (dims[0] == rows.rows || dims[0] == 1) && dims[1] == rows.length;
   if (!fits) {
     return absl::InvalidArgumentError(absl::StrCat(
         "stream 'position_ids' ", DimsString(dims), " has not the axes [", rows.rows, ", ",
-        rows.length, "] or [1, ", rows.length, "], which alone layout glm5_next takes"));
+        rows.length, "] or [1, ", rows.length, "]; layout glm5_next takes no three axes"));
   }
   StreamPlan stream{positions->name, positions->dtype, dims};
   stream.value.from = ViewOf{positions->name};
@@ -66,11 +69,6 @@ absl::Status CutStreams(Primary primary, const BatchSpec& spec, const SharedOpti
                         const TokenRows& rows, RowStreams& streams) {
   for (absl::string_view name : kDropped) streams.Drop(name);
   if (primary == Primary::kCut) {
-    if (streams.has_fill() && !shared.padding_token_id) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'input_ids' of ", rows.length, " columns need padding at cp_size ",
-                       spec.num_ranks(), ", but padding_token_id was not given"));
-    }
     CPSHARD_RETURN_IF_ERROR(streams.CutTokens("input_ids", shared.padding_token_id.value_or(0)));
   }
   CPSHARD_RETURN_IF_ERROR(CutPositions(spec, rows, streams));
@@ -78,6 +76,15 @@ absl::Status CutStreams(Primary primary, const BatchSpec& spec, const SharedOpti
   if (spec.Has("loss_mask")) CPSHARD_RETURN_IF_ERROR(streams.CutTokens("loss_mask", int64_t{0}));
   return spec.Has("padding_mask") ? streams.CutTokens("padding_mask", int64_t{1})
                                   : absl::OkStatus();
+}
+
+absl::Status CheckPadId(Primary primary, const BatchSpec& spec, const SharedOptions& shared,
+                        const TokenRows& rows, const RowStreams& streams) {
+  const bool pads_ids = primary == Primary::kCut && streams.has_fill();
+  if (!pads_ids || shared.padding_token_id) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'input_ids' of ", rows.length, " columns need padding at cp_size ",
+                   spec.num_ranks(), ", but padding_token_id was not given"));
 }
 
 absl::StatusOr<ShardPlan> Plan(Primary primary, const SharedOptions& shared, const BatchSpec& sent,
@@ -91,12 +98,14 @@ absl::StatusOr<ShardPlan> Plan(Primary primary, const SharedOptions& shared, con
   CPSHARD_RETURN_IF_ERROR(CutStreams(primary, spec, shared, rows, streams));
   CPSHARD_ASSIGN_OR_RETURN(const DocumentMap map,
                            MakeDocumentMap(spec, values, streams, rows, /*boundaries=*/true));
+  CPSHARD_RETURN_IF_ERROR(CheckPadId(primary, spec, shared, rows, streams));
   EmitDocumentMap(kRecord, map, spec, padded / ranks, streams);
   streams.outputs().AddScalar(absl::StrCat(kRecord, "original_seq_len"), {rows.length});
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
   if (map.notice) plan.notices.push_back(*map.notice);
+  layout.documents = map.documents;
   CPSHARD_RETURN_IF_ERROR(streams.Finish(plan));
   CPSHARD_ASSIGN_OR_RETURN(layout.partition, ContiguousPartition(padded, ranks));
   layout.report.original_seq_len = rows.length;
@@ -110,7 +119,7 @@ absl::StatusOr<ShardPlan> Plan(Primary primary, const SharedOptions& shared, con
 
 Sharder Glm5Next(Primary primary, SharedOptions shared) {
   return Sharder(
-      {.name = "glm5_next"}, std::move(shared),
+      {.name = "glm5_next", .pad_rule = PadRows("cp_size", 1)}, std::move(shared),
       [primary](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(primary, shared, spec, values);
       },

@@ -91,7 +91,7 @@ absl::StatusOr<ShardPlan> Plan(const ThdOptions& options, const BatchSpec& spec,
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
   for (int64_t c = 0; c < flat.num_chunks; ++c) {
-    LayoutPlan layout = ChunkWindow(flat, c);
+    LayoutPlan layout = ChunkWindow(flat, c, chunks[c]);
     CPSHARD_ASSIGN_OR_RETURN(layout.partition, ContiguousPartition(flat.chunk_tokens(), cp_size));
     plan.chunks.push_back(std::move(layout));
   }
@@ -108,7 +108,11 @@ absl::StatusOr<ShardPlan> Plan(const ThdOptions& options, const BatchSpec& spec,
 
 Sharder GlmDsa(ThdOptions options, SharedOptions shared) {
   return Sharder(
-      {.name = "glm_dsa", .needs_mesh = true, .loss_mask = false}, std::move(shared),
+      {.name = "glm_dsa",
+       .needs_mesh = true,
+       .loss_mask = false,
+       .pad_rule = PadRows("cp_size", 1)},
+      std::move(shared),
       [options](const BatchSpec& spec, const SharedOptions&, const PlanValues& values) {
         return Plan(options, spec, values);
       },

@@ -47,11 +47,6 @@ absl::Status CutStreams(const BatchSpec& spec, const SharedOptions& shared, cons
                      " has three axes, which layout kimi does not take; send [", rows.rows, ", ",
                      rows.length, "]"));
   }
-  if (streams.has_fill() && !shared.padding_token_id) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'input_ids' of ", rows.length, " columns need padding at cp_size ",
-                     spec.num_ranks(), ", but padding_token_id was not given"));
-  }
   CPSHARD_RETURN_IF_ERROR(streams.CutTokens("input_ids", shared.padding_token_id.value_or(0)));
   CPSHARD_RETURN_IF_ERROR(streams.CutPositions(std::nullopt));
   if (spec.Has("labels")) CPSHARD_RETURN_IF_ERROR(streams.CutTokens("labels", int64_t{-100}));
@@ -71,12 +66,18 @@ absl::StatusOr<ShardPlan> Plan(KimiVariant variant, const SharedOptions& shared,
   CPSHARD_RETURN_IF_ERROR(CheckLengths(spec, rows));
   CPSHARD_ASSIGN_OR_RETURN(const DocumentMap map,
                            MakeDocumentMap(spec, values, streams, rows, /*boundaries=*/false));
+  if (streams.has_fill() && !shared.padding_token_id) {
+    return absl::InvalidArgumentError(absl::StrCat("'input_ids' of ", rows.length,
+                                                   " columns need padding at cp_size ", ranks,
+                                                   ", but padding_token_id was not given"));
+  }
   EmitDocumentMap(variant == KimiVariant::kK3 ? "kimi_packed_" : "kimi_packed_context.", map, spec,
                   padded / ranks, streams);
 
   ShardPlan plan;
   plan.cp_size = spec.cp_size;
   if (map.notice) plan.notices.push_back(*map.notice);
+  layout.documents = map.documents;
   CPSHARD_RETURN_IF_ERROR(streams.Finish(plan));
   CPSHARD_ASSIGN_OR_RETURN(layout.partition, ContiguousPartition(padded, ranks));
   layout.report.original_seq_len = rows.length;
@@ -90,7 +91,7 @@ absl::StatusOr<ShardPlan> Plan(KimiVariant variant, const SharedOptions& shared,
 
 Sharder Kimi(KimiVariant variant, SharedOptions shared) {
   return Sharder(
-      {.name = "kimi"}, std::move(shared),
+      {.name = "kimi", .pad_rule = PadRows("cp_size", 1)}, std::move(shared),
       [variant](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(variant, shared, spec, values);
       },

@@ -69,10 +69,10 @@ StreamPlan Positions(std::vector<int64_t> dims, int axis, const LayoutPlan& layo
 }
 
 absl::StatusOr<ShardPlan> PlanRow(const MagiOptions& options, const BatchSpec& spec) {
-  CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, OneRow(spec));
   if (!spec.cp_size) {
     return absl::InvalidArgumentError("magi needs a mesh: give cp_size (1 is a mesh of one rank)");
   }
+  CPSHARD_ASSIGN_OR_RETURN(const TokenRows rows, OneRow(spec));
   CPSHARD_ASSIGN_OR_RETURN(MagiDispatch dispatch,
                            DispatchCausal({rows.length}, rows.length, *spec.cp_size,
                                           options.chunk_size, options.min_chunks_per_rank));
@@ -91,10 +91,16 @@ absl::StatusOr<ShardPlan> PlanRow(const MagiOptions& options, const BatchSpec& s
   return plan;
 }
 
-// A flat stream [T, ...] of the batch, padded with `fill`.
+// A flat stream [T] of the batch, padded with `fill`. The lengths of documents count elements, so
+// that a token is one (contract 7.3).
 absl::Status CutFlat(absl::string_view name, Number fill, const LayoutPlan& layout,
                      FlatStreams& streams) {
   CPSHARD_ASSIGN_OR_RETURN(StreamPlan stream, streams.TokensOf(name, std::nullopt));
+  if (stream.dims.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("stream '", name, "' has ", stream.dims[1],
+                                                   " elements for each of its ", layout.source_len,
+                                                   " tokens; magi takes packed streams of one"));
+  }
   if (layout.padded_len > layout.source_len) {
     CPSHARD_ASSIGN_OR_RETURN(stream.fill.value, ConvertFill(fill, stream.dtype, name));
     stream.fill.kind = Fill::Kind::kConstant;
@@ -103,17 +109,14 @@ absl::Status CutFlat(absl::string_view name, Number fill, const LayoutPlan& layo
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int64_t>> Documents(const BatchSpec& spec, const PlanValues& values,
-                                               const FlatRows& flat) {
+// Padding inside a document attends as the document does (contract 7.3).
+absl::StatusOr<std::vector<DocumentSpan>> ReadDocuments(const BatchSpec& spec,
+                                                        const PlanValues& values,
+                                                        const FlatRows& flat) {
   CPSHARD_ASSIGN_OR_RETURN(const PackedLengths lengths, PackedLengths::Of(spec, values, flat.rows));
-  CPSHARD_ASSIGN_OR_RETURN(const std::vector<ConvertedChunk> chunks,
+  CPSHARD_ASSIGN_OR_RETURN(std::vector<ConvertedChunk> chunks,
                            ConvertByLengths(lengths, flat, /*pieces=*/1));
-  const std::vector<int64_t>& boundaries = chunks.front().lengths.boundaries();
-  std::vector<int64_t> documents;
-  for (size_t i = 1; i < boundaries.size(); ++i) {
-    documents.push_back(boundaries[i] - boundaries[i - 1]);
-  }
-  return documents;
+  return std::move(chunks.front().documents);
 }
 
 absl::StatusOr<ShardPlan> PlanStream(const MagiOptions& options, const BatchSpec& spec,
@@ -129,11 +132,14 @@ absl::StatusOr<ShardPlan> PlanStream(const MagiOptions& options, const BatchSpec
   if (spec.Has("position_ids")) {  // replaced, but converted first
     CPSHARD_RETURN_IF_ERROR(streams.CutPositions(std::nullopt, /*three_axes=*/false));
   }
-  CPSHARD_ASSIGN_OR_RETURN(const std::vector<int64_t> documents, Documents(spec, values, flat));
+  CPSHARD_ASSIGN_OR_RETURN(std::vector<DocumentSpan> documents, ReadDocuments(spec, values, flat));
+  std::vector<int64_t> lengths;
+  for (const DocumentSpan& document : documents) lengths.push_back(document.length);
   CPSHARD_ASSIGN_OR_RETURN(MagiDispatch dispatch,
-                           DispatchCausal(documents, flat.tokens, *spec.cp_size, options.chunk_size,
+                           DispatchCausal(lengths, flat.tokens, *spec.cp_size, options.chunk_size,
                                           options.min_chunks_per_rank));
   LayoutPlan layout = LayoutOf(flat.tokens, std::move(dispatch));
+  layout.documents = {std::move(documents)};
   layout.flattened_from = RowShape{flat.rows.rows, flat.rows.length};
   ReportMagiRows(*layout.flattened_from, layout.padded_len, layout.report);
   FlatStreams outputs(spec, flat);
@@ -185,6 +191,21 @@ absl::StatusOr<ShardPlan> Plan(const MagiOptions& options, const SharedOptions& 
                               : PlanConverted(options, shared, spec, values);
 }
 
+// Only language models are cut. A stream of documents is, by itself, a THD batch.
+absl::StatusOr<PadRule> Padding(const MagiOptions& options, const BatchSpec& spec, int64_t tokens) {
+  PadRule rule;
+  const bool is_cut = options.domain == MagiDomain::kLlm &&
+                      (options.variant == MagiVariant::kHf || spec.num_ranks() > 1);
+  if (!is_cut) return rule;
+  CPSHARD_ASSIGN_OR_RETURN(const MagiDispatch dispatch,
+                           DispatchCausal({tokens}, tokens, spec.num_ranks(), options.chunk_size,
+                                          options.min_chunks_per_rank));
+  rule.row_multiple = dispatch.chunk_size * spec.num_ranks();
+  rule.row_term =
+      PadTerm(absl::StrCat("cp_size * chunks of ", dispatch.chunk_size), rule.row_multiple);
+  return rule;
+}
+
 std::vector<std::string> Needs(const MagiOptions& options, const BatchSpec& spec) {
   const bool converts =
       options.variant == MagiVariant::kCustom && options.domain == MagiDomain::kLlm && IsThd(spec);
@@ -196,7 +217,11 @@ std::vector<std::string> Needs(const MagiOptions& options, const BatchSpec& spec
 
 Sharder Magi(MagiOptions options, SharedOptions shared) {
   return Sharder(
-      {.name = "magi", .loss_mask = false}, std::move(shared),
+      {.name = "magi",
+       .loss_mask = false,
+       .pad_rule = [options](const BatchSpec& spec,
+                             int64_t tokens) { return Padding(options, spec, tokens); }},
+      std::move(shared),
       [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(options, shared, spec, values);
       },

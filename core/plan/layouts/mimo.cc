@@ -67,6 +67,7 @@ void EmitTokenMask(absl::string_view name, std::optional<int64_t> id, const ThdR
                    const BatchSpec& spec, ShardPlan& plan) {
   if (!id) return;
   std::erase_if(plan.streams, [&](const StreamPlan& stream) { return stream.name == name; });
+  std::erase_if(plan.scalars, [&](const ScalarPlan& scalar) { return scalar.name == name; });
   const int64_t tokens = NumElements(*spec.FindTensor("input_ids"));
   StreamPlan stream{std::string(name), DType::kBool, {tokens}, 0};
   if (rules.num_chunks > 1) stream.dims = {rules.num_chunks, tokens / rules.num_chunks};
@@ -98,7 +99,7 @@ absl::StatusOr<ShardPlan> Plan(const MimoOptions& options, const SharedOptions& 
 
 Sharder Mimo(MimoOptions options, SharedOptions shared) {
   return Sharder(
-      {.name = "mimo", .loss_mask = false}, std::move(shared),
+      {.name = "mimo", .loss_mask = false, .pad_rule = PadHeadAndTail()}, std::move(shared),
       [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return Plan(options, shared, spec, values);
       },

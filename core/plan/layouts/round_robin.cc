@@ -70,8 +70,11 @@ absl::StatusOr<ShardPlan> Plan(const RoundRobinOptions& options, const SharedOpt
 }  // namespace
 
 Sharder RoundRobin(RoundRobinOptions options, SharedOptions shared) {
-  LayoutTraits traits{
-      .name = "round_robin", .needs_mesh = true, .extras = true, .packed_metadata = false};
+  LayoutTraits traits{.name = "round_robin",
+                      .needs_mesh = true,
+                      .extras = true,
+                      .packed_metadata = false,
+                      .pad_rule = PadRows("2 * cp_size", 2)};
   return Sharder(std::move(traits), std::move(shared),
                  [options](const BatchSpec& spec, const SharedOptions& shared, const PlanValues&) {
                    return Plan(options, shared, spec);

@@ -10,7 +10,7 @@ Sharder Thd(ThdOptions options, SharedOptions shared) {
   ThdRules rules{
       .layout = "thd", .num_chunks = options.num_chunks, .indices = "_thd_local_indices"};
   return Sharder(
-      {.name = "thd", .loss_mask = false}, std::move(shared),
+      {.name = "thd", .loss_mask = false, .pad_rule = PadHeadAndTail()}, std::move(shared),
       [rules](const BatchSpec& spec, const SharedOptions& shared, const PlanValues& values) {
         return PlanThd(rules, shared, spec, values);
       },

@@ -90,6 +90,7 @@ std::vector<Contender> Contenders(const Processes& p, const TokenShape& shape) {
                             Anchor::kNone, &client, p.subject.pid(), in_flight});
     };
     add("TCP", p.tcp);
+    contenders.back().over_tcp = true;
     add("unix", p.unix_socket);
   }
   return contenders;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -52,6 +53,51 @@ nlohmann::json Json(const std::optional<Stats>& stats) {
   return {{"median", stats->median}, {"min", stats->min}, {"max", stats->max}};
 }
 
+// Goals of cpshardd over TCP.
+struct StreamGoal {
+  const char* figure;  // as ToJson names it
+  const char* text;    // how PrintGoals does
+  bool at_least;       // else at most
+  double number;
+  int64_t min_bytes, max_bytes;  // of the batches that it is for
+  int64_t in_flight;             // 0: any
+  const char* batches;
+};
+
+constexpr int64_t kSmall = 1'000'000, kLarge = 100'000'000,
+                  kAny = std::numeric_limits<int64_t>::max();
+constexpr StreamGoal kGoals[] = {
+    {"of_raw_touch", "of R_touch", true, 0.75, kSmall, kAny, 0, "16 MB and more"},
+    {"of_raw", "of R", true, 0.60, kSmall, kAny, 0, "16 MB and more"},
+    {"of_naive", "of N", true, 5, kSmall, kLarge, 0, "16 MB"},
+    {"of_naive", "of N", true, 8, kLarge, kAny, 0, "128 MB"},
+    {"of_memcpy", "of memcpy", true, 0.33, kSmall, kAny, 0, "16 MB and more"},
+    {"cpu_seconds_per_gb", "CPU s/GB", false, 0.50, kSmall, kAny, 0, "16 MB and more"},
+    {"cpu_of_raw", "of R's CPU s/GB", false, 1.6, kSmall, kAny, 0, "16 MB and more"},
+    {"client_minor_faults_per_gb", "faults/GB of the client", false, 1000, kSmall, kAny, 0,
+     "16 MB and more"},
+    {"server_minor_faults_per_gb", "faults/GB of the server", false, 1000, kSmall, kAny, 0,
+     "16 MB and more"},
+    {"gb_per_second", "GB/s", true, 1.5, 0, kSmall, 8, "64 KB, 8 in flight"},
+    {"of_naive", "of N", true, 4, 0, kSmall, 8, "64 KB, 8 in flight"},
+};
+
+bool IsFor(const StreamGoal& goal, const StreamRow& row) {
+  const int64_t bytes = row.shape.bytes();
+  return row.over_tcp && bytes >= goal.min_bytes && bytes < goal.max_bytes &&
+         (goal.in_flight == 0 || goal.in_flight == row.in_flight);
+}
+
+nlohmann::json GoalsOf(const StreamRow& row) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const StreamGoal& goal : kGoals) {
+    if (!IsFor(goal, row)) continue;
+    list.push_back(
+        {{"figure", goal.figure}, {goal.at_least ? "at_least" : "at_most", goal.number}});
+  }
+  return list;
+}
+
 void PrintLine(const std::array<std::string, 10>& cells) {
   constexpr std::array<int, 10> kWidths = {8, 27, 19, 16, 19, 15, 18, 18, 19, 18};
   std::string line;
@@ -75,6 +121,8 @@ std::vector<StreamRow> MakeRows(const std::vector<Contender>& contenders, const 
   std::vector<StreamRow> rows;
   for (size_t i = 0; i < contenders.size(); ++i) {
     StreamRow row{shape, contenders[i].name};
+    row.over_tcp = contenders[i].over_tcp;
+    row.in_flight = contenders[i].in_flight;
     row.gb_per_second = StatsOfField(samples[i], &Sample::gb_per_second);
     row.cpu_seconds_per_gb = StatsOfField(samples[i], &Sample::cpu_seconds_per_gb);
     row.client_faults_per_gb = StatsOfField(samples[i], &Sample::client_faults_per_gb);
@@ -119,11 +167,11 @@ void Print(const std::vector<StreamRow>& rows) {
 }
 
 void PrintGoals() {
-  absl::PrintF(
-      "goals of cpshardd, over TCP: from 16 MB up >= 0.75 R_touch, 0.60 R, 0.33 memcpy, 5 N (8 N "
-      "at "
-      "128 MB), <= 0.50 CPU s/GB and 1.6 of R's, <= 1000 faults/GB on each side; 64 KB, 8 in "
-      "flight: >= 1.5 GB/s, 4 N\n");
+  std::puts("goals of cpshardd over TCP:");
+  for (const StreamGoal& goal : kGoals) {
+    absl::PrintF("  %s %g %s (%s)\n", goal.at_least ? ">=" : "<=", goal.number, goal.text,
+                 goal.batches);
+  }
 }
 
 std::string ToJson(const Host& host, const std::vector<StreamRow>& rows) {
@@ -140,7 +188,8 @@ std::string ToJson(const Host& host, const std::vector<StreamRow>& rows) {
                     {"of_raw_touch", Json(row.of_touch)},
                     {"of_raw", Json(row.of_raw)},
                     {"of_naive", Json(row.of_naive)},
-                    {"of_memcpy", Json(row.of_memcpy)}});
+                    {"of_memcpy", Json(row.of_memcpy)},
+                    {"goals", GoalsOf(row)}});
   }
   const nlohmann::json about = {{"processor", host.processor},
                                 {"cores", host.cores},

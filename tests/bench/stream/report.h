@@ -22,6 +22,8 @@ Host DescribeHost(const Loopback& loopback);
 struct StreamRow {
   TokenShape shape;
   std::string name;
+  bool over_tcp = false;  // cpshardd over TCP: the goals are for it
+  int64_t in_flight = 1;
   Stats gb_per_second, cpu_seconds_per_gb, client_faults_per_gb, server_faults_per_gb;
   // Rate over the anchor's, taken inside a round; absent for the anchor itself.
   std::optional<Stats> of_touch, of_raw, of_naive, of_memcpy;

@@ -19,7 +19,8 @@ struct Contender {
   const Process* client = nullptr;
   pid_t server = 0;  // 0: none
   int64_t in_flight = 1;
-  int64_t passes = 2;  // of a batch's bytes in a trip: there and back
+  int64_t passes = 2;     // of a batch's bytes in a trip: there and back
+  bool over_tcp = false;  // cpshardd over TCP: what the goals are for
 };
 
 // One round of a row. GB: 1e9 bytes moved, the batch and its shards both.

@@ -11,10 +11,21 @@ namespace {
 
 constexpr int64_t kColumnStep = 256;
 
-void FillInts(const TokenShape& shape, int64_t seed, std::byte* dest) {
+// Tokens look random; positions count along each row, which makes it one document; the last 16th of
+// a row is padding.
+int64_t IntOf(const TokenShape& shape, const TokenStream& stream, int64_t token) {
+  if (std::strcmp(stream.name, "position_ids") == 0) return token % shape.columns;
+  return (token * 2654435761 + stream.name[0]) % 50257;
+}
+
+void Fill(const TokenShape& shape, const TokenStream& stream, std::byte* dest) {
   for (int64_t i = 0; i < shape.tokens(); ++i) {
-    const int64_t value = (i * 2654435761 + seed) % 50257;
-    std::memcpy(dest + 8 * i, &value, 8);
+    if (stream.width == 8) {
+      const int64_t value = IntOf(shape, stream, i);
+      std::memcpy(dest + 8 * i, &value, 8);
+    } else {
+      dest[i] = std::byte(i % shape.columns >= shape.columns / 16 * 15);
+    }
   }
 }
 
@@ -38,11 +49,7 @@ Buffer MakeTokenBatch(const TokenShape& shape) {
   Buffer batch = Resident(shape.bytes());
   std::byte* dest = batch.data();
   for (const TokenStream& stream : kTokenStreams) {
-    if (stream.width == 8) {
-      FillInts(shape, dest - batch.data(), dest);
-    } else {
-      for (int64_t i = 0; i < shape.tokens(); ++i) dest[i] = std::byte(i % 7 == 0);
-    }
+    Fill(shape, stream, dest);
     dest += shape.tokens() * stream.width;
   }
   return batch;

@@ -132,6 +132,7 @@ void StreamPeer::ExpectShards(uint64_t id, const Batch& batch, const std::string
   for (size_t r = 0; r < shards.size(); ++r) {
     EXPECT_EQ(shards[r].layout, expected[r].layout);
     EXPECT_EQ(shards[r].cuts, expected[r].cuts);
+    EXPECT_EQ(shards[r].load, expected[r].load);
     ASSERT_EQ(shards[r].batch.tensors.size(), expected[r].batch.tensors.size());
     for (size_t t = 0; t < shards[r].batch.tensors.size(); ++t) {
       EXPECT_EQ(shards[r].batch.tensors[t].spec, expected[r].batch.tensors[t].spec);
