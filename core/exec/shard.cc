@@ -48,14 +48,11 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
                                        BufferPool& pool) {
   LayoutRecords records(plan, DigestOf(batch));
   ShardResult result;
-  BatchReport report = ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch), ranks);
-  result.notices = std::move(report.notices);
-  result.totals = std::move(report.totals);
+  result.notices = plan.notices;
   std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), nullptr);
   std::vector<Buffer> shared(plan.streams.size());
   for (size_t k = 0; k < ranks.size(); ++k) {
     RankShard shard{records.Of(ranks[k]), {{}, ScalarsOf(plan, ranks[k])}, {}, {}};
-    if (!report.loads.empty()) shard.load = report.loads[k];
     CPSHARD_ASSIGN_OR_RETURN(const Buffer block, pool.Allocate(LocalBytes(plan, ranks[k])));
     size_t offset = 0;
     for (size_t s = 0; s < plan.streams.size(); ++s) {
@@ -84,6 +81,15 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
   return result;
 }
 
+void AddReport(const ShardPlan& plan, const Batch& batch, ShardResult& result) {
+  std::vector<int64_t> ranks;
+  for (const RankShard& shard : result.shards) ranks.push_back(shard.layout.cp_rank);
+  BatchReport report = ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch), ranks);
+  result.notices = std::move(report.notices);
+  result.totals = std::move(report.totals);
+  for (size_t k = 0; k < report.loads.size(); ++k) result.shards[k].load = report.loads[k];
+}
+
 absl::StatusOr<ShardResult> ShardBatch(const Sharder& sharder, const Batch& batch,
                                        std::optional<int64_t> cp_size,
                                        absl::Span<const int64_t> ranks, const Limits& limits,
@@ -94,7 +100,9 @@ absl::StatusOr<ShardResult> ShardBatch(const Sharder& sharder, const Batch& batc
   CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, PlanBatch(sharder, batch, cp_size));
   CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, resolved, limits).status());
   CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, resolved, limits).status());
-  return MakeShards(plan, batch, resolved, executor, pool);
+  CPSHARD_ASSIGN_OR_RETURN(ShardResult result, MakeShards(plan, batch, resolved, executor, pool));
+  AddReport(plan, batch, result);
+  return result;
 }
 
 }  // namespace cpshard

@@ -69,13 +69,14 @@ void ForEachBegin(const ValueView& view, int64_t first, int64_t columns, Breaks 
   }
 }
 
-// What a row tells: its documents, up to one more than `most`.
+// What a row tells: its documents, as long as they are no more than `most` or may be so when the
+// last turns out to be padding.
 struct Row {
   int64_t most = 0;
   Spans spans;
   bool Add(int64_t begin, int64_t end) {
     AddSpan(begin, end, spans);
-    return static_cast<int64_t>(spans.size()) <= most;
+    return static_cast<int64_t>(spans.size()) <= most + 1;
   }
 };
 

@@ -80,7 +80,9 @@ std::optional<TokenBits> PaddingBySegments(const Generated& mask, const LayoutPl
     return std::nullopt;
   }
   TokenBits padding(layout.rows * layout.source_len);
-  for (int64_t row = 0; row < layout.rows; ++row) {
+  const bool all = mask.rows.size() == 1 && mask.rows.front().size() == 1;
+  if (all) padding.Set(0, padding.size());
+  for (int64_t row = 0; !all && row < layout.rows; ++row) {
     int64_t at = row * layout.source_len;
     for (const Segment& segment : mask.rows[mask.rows.size() == 1 ? 0 : row]) {
       if (segment.start != 0) padding.Set(at, at + segment.length);
@@ -192,6 +194,11 @@ class Tokens {
     for (size_t chunk = 0; chunk < plan.chunks.size(); ++chunk) {
       const LayoutPlan& layout = plan.chunks[chunk];
       if (layout.padded_len == 0) continue;  // of however many rows
+      const RowsDocuments& told = documents.chunks[chunk];
+      if (layout.rows > 1 && told.size() == 1 && told.front().empty()) {
+        MarkTokens(layout, 0, layout.rows * layout.source_len);
+        continue;
+      }
       for (int64_t row = 0; row < layout.rows; ++row) {
         int64_t at = 0;
         for (const DocumentSpan& document : documents.Of(chunk, row)) {
@@ -206,10 +213,14 @@ class Tokens {
 
   void Mark(const LayoutPlan& layout, int64_t row, int64_t begin, int64_t end) {
     ForEachSource(layout.PlacementOf(row), begin, end - begin, [&](int64_t source, int64_t take) {
-      if (!padding_) padding_.emplace(layout.rows * layout.source_len);
       const int64_t token = row * layout.source_len + source;
-      padding_->Set(token, token + take);
+      MarkTokens(layout, token, token + take);
     });
+  }
+
+  void MarkTokens(const LayoutPlan& layout, int64_t begin, int64_t end) {
+    if (!padding_) padding_.emplace(layout.rows * layout.source_len);
+    padding_->Set(begin, end);
   }
 
   std::optional<TokenBits> supervised_, padding_;  // absent: not known; none

@@ -14,7 +14,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as pyplot  # noqa: E402
 
 MET, MISSED, INK, PALE = "#0f766e", "#c2410c", "#1f2933", "#d5dbe1"
-SHAPES = "osD^vP*Xh"
+SHAPES = "osD^vP*X<"
 LOWEST, HIGHEST = 0.05, 1000.0
 LINE_INCHES = 0.21
 TITLES = {"core": "plans, figures, executor (cpshard_bench)",

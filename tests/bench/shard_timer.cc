@@ -38,6 +38,17 @@ int64_t BytesOf(const ShardResult& result) {
   return bytes;
 }
 
+// As ShardBatch, without the report: the reference counts nothing in its sharders either.
+absl::StatusOr<ShardResult> Shard(const Sharder& sharder, const Batch& batch, int64_t cp_size,
+                                  const Limits& limits, Executor& executor, BufferPool& pool) {
+  CPSHARD_RETURN_IF_ERROR(ValidateSpec(SpecOf(batch, cp_size), limits));
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks, ResolveRanks({}, cp_size));
+  CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan, PlanBatch(sharder, batch, cp_size));
+  CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, ranks, limits).status());
+  CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, ranks, limits).status());
+  return MakeShards(plan, batch, ranks, executor, pool);
+}
+
 absl::StatusOr<Json> Measure(const Json& request, Executor& executor, BufferPool& pool) {
   const Limits limits;
   const int64_t cp_size = request.at("cp_size");
@@ -46,9 +57,7 @@ absl::StatusOr<Json> Measure(const Json& request, Executor& executor, BufferPool
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
   CPSHARD_ASSIGN_OR_RETURN(const Batch batch, ReadBatch(request.at("batch"), limits, pool));
 
-  const auto shard = [&] {
-    return ShardBatch(sharder, batch, cp_size, /*ranks=*/{}, limits, executor, pool);
-  };
+  const auto shard = [&] { return Shard(sharder, batch, cp_size, limits, executor, pool); };
   Json answer;
   {
     CPSHARD_ASSIGN_OR_RETURN(const ShardResult result, shard());

@@ -79,6 +79,14 @@ TEST(DrawTerminal, ManyRanksShareMarksAndLines) {
                           HasSubstr("   0-7         80    80")));
 }
 
+TEST(DrawTerminal, ANarrowTerminalBreaksBetweenWords) {
+  std::vector<int64_t> owners;
+  for (int64_t rank = 0; rank < 1024; ++rank) owners.push_back(rank);
+  EXPECT_THAT(Drawn(SummaryOf(1024, owners, 1), 40),
+              AllOf(HasSubstr("a mark or colour is 16 neighbouring\n  ranks\n"),
+                    HasSubstr("real  pad  area\n")));
+}
+
 TEST(DrawTerminal, RanksThatWereNotAskedForAreBlank) {
   PlanSummary summary = SummaryOf(3, Owners("000111222"), 1);
   summary.layouts = {summary.layouts[1]};

@@ -181,7 +181,8 @@ TEST_F(IncomingAnswerTest, ShardsComeOutAsTheServerMadeThem) {
   ASSERT_TRUE(answer.complete());
   const absl::StatusOr<ShardResult> result = answer.Finish();
   ASSERT_TRUE(result.ok()) << result.status();
-  const ShardResult expected = MakeShards(*plan, batch, ranks, *executor, pool_).value();
+  ShardResult expected = MakeShards(*plan, batch, ranks, *executor, pool_).value();
+  AddReport(*plan, batch, expected);
   ASSERT_EQ(result->shards.size(), 2u);
   EXPECT_EQ(result->totals, expected.totals);
   EXPECT_EQ(result->totals.num_label_tokens, 4);

@@ -197,6 +197,8 @@ class Drawing(ProgramTest):
         self.assertIn("\x1b[38;2;", self.in_terminal(50, {"TERM": "xterm",
                                                           "COLORTERM": "truecolor"})[0])
         self.assertEqual(self.in_terminal(50, {"TERM": "dumb"}), (plain, 0))
+        self.assertEqual(self.in_terminal(50, {"TERM": "dumb", "COLORTERM": "truecolor"}),
+                         (plain, 0))
         self.assertEqual(self.in_terminal(20, {"TERM": "dumb"}), ("", 3))
 
     def test_a_narrow_terminal_and_a_plan_without_layout_are_told_so(self):

@@ -225,7 +225,12 @@ class Documents(ExplainTest):
         for name, options, batch in (
                 ("made_ids", {"gemma4": {}, "padding_token_id": 0},
                  batch | {"position_ids": ROWS["position_ids"]}),
+                ("made_by_mask", {"kimi": {"variant": "K3"}, "padding_token_id": 0},
+                 batch | {"position_ids": ROWS["position_ids"],
+                          "attention_mask": tensor("I64", [[1, 1, 0, 1, 1, 1], [1] * 6])}),
                 ("made_positions", {"kimi": {"variant": "K3"}, "padding_token_id": 0},
+                 batch | {"_packed_seq_ids": ids}),
+                ("linear", {"kimi": {"variant": "LINEAR"}, "padding_token_id": 0},
                  batch | {"_packed_seq_ids": ids})):
             with self.subTest(name):
                 lines = self.lines(self.shard(batch, options, 2, name))
@@ -306,6 +311,13 @@ class BadInput(ExplainTest):
         super().setUp()
         self.shards = self.shard(ROWS, ROWS_OPTIONS, 2)
         self.layouts = self.shards / "layouts.json"
+
+    def test_rows_without_columns_are_not_gone_through(self):
+        none = tensor("I64", [], (2**40, 0))
+        shards = self.shard({"input_ids": none, "labels": none, "position_ids": none},
+                            ROUND_ROBIN, 2, name="none")
+        self.assertIn("1099511627776 of 0 tokens", self.lines(shards)["rows"])
+        self.assertEqual(self.json(shards)["documents"], [])
 
     def test_places_outside_of_the_batch(self):
         for arguments, texts in (

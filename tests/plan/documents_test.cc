@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,11 @@
 namespace cpshard {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::IsEmpty;
+using ::testing::Lt;
 
 using Rows = PackedBatch::Rows;
 using Spans = std::vector<DocumentSpan>;
@@ -211,6 +215,58 @@ TEST(ToldDocuments, BeginInEveryPlaceOfALongRow) {
     EXPECT_THAT(ToldBy("position_ids", batch, RoundRobin({}, {.padding_token_id = 0})),
                 ElementsAre(want));
   }
+}
+
+// The rule for a row of positions, restated: cut where they do not go on, then take out what
+// stands.
+Spans ByTheRule(const std::vector<int64_t>& row) {
+  Spans cut;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (i == 0 || row[i] != row[i - 1] + 1) cut.push_back({static_cast<int64_t>(i), 0, 0});
+    cut.back().real = ++cut.back().length;
+  }
+  Spans kept;
+  const auto stand = [&](const DocumentSpan& a, const DocumentSpan& b) {
+    return a.length == 1 && b.length == 1 && row[a.begin] == row[b.begin];
+  };
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const bool stands =
+        (i > 0 && stand(cut[i - 1], cut[i])) || (i + 1 < cut.size() && stand(cut[i], cut[i + 1]));
+    if (!stands) kept.push_back(cut[i]);
+  }
+  const auto length = static_cast<int64_t>(row.size());
+  return kept.empty() ? Spans{{0, length, length}} : kept;
+}
+
+// One in `every` positions stands, begins anew or falls back; the others go on.
+std::vector<int64_t> RandomPositions(int64_t length, int64_t every, std::mt19937& random) {
+  std::vector<int64_t> row = {static_cast<int64_t>(random() % 3)};
+  while (static_cast<int64_t>(row.size()) < length) {
+    const bool breaks = random() % every == 0;
+    row.push_back(!breaks             ? row.back() + 1
+                  : random() % 2 == 0 ? row.back()
+                                      : static_cast<int64_t>(random() % 3));
+  }
+  return row;
+}
+
+TEST(ToldDocuments, OfRandomPositionsAreThoseOfTheRule) {
+  std::mt19937 random(5);
+  int told = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const int64_t length = 1 + random() % (round % 2 == 0 ? 600 : 20);
+    const std::vector<int64_t> row = RandomPositions(length, 1 + random() % 12, random);
+    PackedBatch batch = Plain(1, length);
+    batch.Set(Tokens("position_ids", {1, length}, DType::kI32), row);
+    const Spans want = ByTheRule(row);
+    const bool tells = static_cast<int64_t>(want.size()) <= 1 + length / 2;
+    const Documents documents = DocumentsOf(batch, RoundRobin({}, {.padding_token_id = 0}));
+    ASSERT_EQ(documents.from, tells ? "position_ids" : "") << testing::PrintToString(row);
+    if (!tells) continue;
+    ASSERT_EQ(documents.Of(0, 0), want) << testing::PrintToString(row);
+    ++told;
+  }
+  EXPECT_THAT(told, AllOf(Gt(2000), Lt(3000)));
 }
 
 // --- what is none of documents -------------------------------------------------------------------

@@ -277,6 +277,16 @@ TEST(Totals, CountColumnsBehindTheLastDocumentAsPadding) {
                                             DocumentCounts{0, 0, {3, 3, 3}, Of(3, 0, 3)}));
 }
 
+// Boundaries that hold nothing between them, for two rows of four.
+TEST(Totals, OfRowsWithoutADocumentAreAllPadding) {
+  PackedBatch batch = Labelled({{5, 5, kNone, 5}, {5, 5, 5, 5}});
+  batch.Set({"cu_seqlens", DType::kI64, {2}}, {0, 0});
+  const Totals totals = Counted(Glm5Next(Primary::kLeaveFull), batch);
+  EXPECT_EQ(totals.batch, Of(0, 8, 7));
+  EXPECT_THAT(totals.ranks, ElementsAre(Of(0, 4, 4), Of(0, 4, 3)));
+  EXPECT_THAT(totals.documents, IsEmpty());
+}
+
 TEST(Totals, OfDocumentsThatPositionsTellAreCountedToo) {
   PackedBatch batch = SevenTokens();
   batch.Set({"position_ids", DType::kI64, {1, 7}}, {0, 1, 2, 0, 1, 2, 3});

@@ -80,10 +80,12 @@ TEST_P(Reports, AreTheSameInProcessInAReplyAndInFrames) {
       if (!plan.ok() || HasFailure()) continue;
       // The last rank alone, then all of them: the totals are the batch's both times.
       std::vector<int64_t> ranks = {point.num_ranks() - 1};
-      const auto one = MakeShards(*plan, batch, ranks, TheExecutor(), ThePool());
-      const auto all =
+      auto one = MakeShards(*plan, batch, ranks, TheExecutor(), ThePool());
+      auto all =
           MakeShards(*plan, batch, *ResolveRanks({}, point.num_ranks()), TheExecutor(), ThePool());
       ASSERT_TRUE(one.ok() && all.ok());
+      AddReport(*plan, batch, *one);
+      AddReport(*plan, batch, *all);
       EXPECT_EQ(one->totals, all->totals);
       EXPECT_EQ(one->shards[0].load, all->shards.back().load);
       ExpectTheSame(ByUnaryCall(*plan, batch, ranks), *one, "unary");

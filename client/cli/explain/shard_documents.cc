@@ -152,22 +152,29 @@ Told ByValues(const LayoutTrace& trace, int64_t chunk, int64_t row, const std::s
   return Told{documents.Of(0, 0), name};
 }
 
-// By the first of these streams that tells several documents of the row, else by the first that
-// tells one: ids and positions of a whole row may have been made by the layout.
 constexpr const char* kValues[] = {"_packed_seq_ids", "packed_seq_ids", "kimi_packed_doc_ids",
-                                   "position_ids"};
+                                   "kimi_packed_context.doc_ids", "position_ids"};
 
+// The layout may have made ids and positions itself, of whole rows: ids of 1 alone are a mask.
+bool TellsSeveral(const std::string& name, const ShardFiles::Row& stream, const Spans& spans) {
+  return spans.size() > 1 &&
+         (name == "position_ids" || std::any_of(stream.columns.begin(), stream.columns.end(),
+                                                [](int64_t id) { return id > 1; }));
+}
+
+// By the first of these streams that tells several documents of the row, else by the first that
+// tells any.
 Told ByAnyValues(const LayoutTrace& trace, int64_t chunk, int64_t row,
                  const ShardFiles::Rows& streams) {
-  Told told;
+  Told first;
   for (const char* name : kValues) {
     const auto found = streams.find(name);
     if (found == streams.end()) continue;
-    Told by = ByValues(trace, chunk, row, name, found->second);
-    if (told.from.empty() || by.spans.size() > 1) told = std::move(by);
-    if (told.spans.size() > 1) break;
+    Told told = ByValues(trace, chunk, row, name, found->second);
+    if (TellsSeveral(name, found->second, told.spans)) return told;
+    if (first.from.empty()) first = std::move(told);
   }
-  return told;
+  return first;
 }
 
 // Padding at the end of a document that the mask knows of is none of its real tokens.
@@ -180,9 +187,9 @@ void TakeOffPadding(const std::vector<int64_t>& mask, Spans& spans) {
 RowDocuments Of(const LayoutTrace& trace, int64_t chunk, int64_t row, Told told) {
   RowDocuments result;
   result.documents.from = std::move(told.from);
-  // Of(chunk, row) of documents takes a single entry for all rows.
-  result.documents.chunks.assign(trace.chunks(), RowsDocuments(std::max<int64_t>(trace.rows(), 1)));
-  result.documents.chunks[chunk][row] = std::move(told.spans);
+  // A single entry, which is that of any row: there may be many, and no other is asked for.
+  result.documents.chunks.assign(trace.chunks(), RowsDocuments(1));
+  result.documents.chunks[chunk].front() = std::move(told.spans);
   return result;
 }
 

@@ -20,8 +20,8 @@ struct RowDocuments {
 
 // By the first of these that the shards have, and that goes with the columns: cu_seqlens(_padded),
 // seq_lens and seq_lens_padded, then the first that tells several documents of (_)packed_seq_ids,
-// kimi_packed_doc_ids, position_ids; padding_mask says what of a document is padding at its end.
-// All but the first two are put together from all ranks.
+// the ids of Kimi's layouts, position_ids; padding_mask says what of a document is padding at its
+// end. All but the first two are put together from all ranks.
 // Precondition: the chunk and the row exist. Errors as ShardFiles.
 absl::StatusOr<RowDocuments> DocumentsOfRow(ShardFiles& files, int64_t chunk, int64_t row);
 

@@ -65,10 +65,12 @@ std::string DocumentsText(const RowDocuments& row, const std::vector<DocumentSpa
                       }));
 }
 
-// Calls visit(chunk, row, documents) for every row of every chunk, the first `limit` at most.
+// Calls visit(chunk, row, documents) for every row of every chunk, the first `limit` at most; of
+// rows without columns, of which there may be any number, for none.
 template <typename Visit>
 absl::Status VisitRows(ShardFiles& files, size_t limit, Visit visit) {
   const LayoutTrace& trace = files.trace();
+  if (trace.padded_len() == 0) return absl::OkStatus();
   size_t visited = 0;
   for (int64_t chunk = 0; chunk < trace.chunks(); ++chunk) {
     for (int64_t row = 0; row < trace.rows() && visited < limit; ++row, ++visited) {
@@ -112,7 +114,7 @@ absl::StatusOr<std::string> SummaryText(ShardFiles& files) {
                   DocumentsText(documents, documents.documents.Of(chunk, row)));
       }));
   const int64_t rows = trace.chunks() * trace.rows();
-  if (rows > static_cast<int64_t>(kShownRows)) {
+  if (trace.padded_len() > 0 && rows > static_cast<int64_t>(kShownRows)) {
     lines.Add("...", absl::StrCat(rows - static_cast<int64_t>(kShownRows), " more rows"));
   }
   return lines.ToString();
