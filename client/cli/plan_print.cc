@@ -134,7 +134,7 @@ std::string TokensText(const BatchTotals& totals) {
       absl::StrFormat("tokens     %d real, %d padding (%.2f %%)\n", totals.tokens.real,
                       totals.tokens.pad, Percent(static_cast<double>(totals.tokens.pad), all));
   if (totals.num_label_tokens) {
-    absl::StrAppend(&text, "labels     ", *totals.num_label_tokens, " count; ",
+    absl::StrAppend(&text, "labels     ", *totals.num_label_tokens, " supervised; ",
                     CountOr(totals.num_tokens_excl_tail_pad, "-"),
                     " tokens without tail padding (sums of the whole CP group)\n");
   }

@@ -184,7 +184,7 @@ void TakeOffPadding(const std::vector<int64_t>& mask, Spans& spans) {
   }
 }
 
-RowDocuments Of(const LayoutTrace& trace, int64_t chunk, int64_t row, Told told) {
+RowDocuments Of(const LayoutTrace& trace, int64_t chunk, Told told) {
   RowDocuments result;
   result.documents.from = std::move(told.from);
   // A single entry, which is that of any row: there may be many, and no other is asked for.
@@ -202,7 +202,7 @@ absl::StatusOr<RowDocuments> DocumentsOfRow(ShardFiles& files, int64_t chunk, in
     CPSHARD_ASSIGN_OR_RETURN(told, ByLengths(files, chunk, row));
   }
   if (!trace.complete()) {
-    RowDocuments result = Of(trace, chunk, row, std::move(told));
+    RowDocuments result = Of(trace, chunk, std::move(told));
     if (result.documents.from.empty()) {
       result.unknown = "the streams of all ranks would tell, and some are not in the layouts file";
     }
@@ -218,7 +218,7 @@ absl::StatusOr<RowDocuments> DocumentsOfRow(ShardFiles& files, int64_t chunk, in
   }
   const auto mask = rows.find("padding_mask");
   if (mask != rows.end()) TakeOffPadding(mask->second.columns, told.spans);
-  return Of(trace, chunk, row, std::move(told));
+  return Of(trace, chunk, std::move(told));
 }
 
 }  // namespace cpshard::explain
