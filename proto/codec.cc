@@ -244,7 +244,7 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
     }
   }
   const BatchReport report =
-      ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch), ranks);
+      ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch, Detail::kBatch), ranks);
   for (size_t k = 0; k < report.loads.size(); ++k) {
     EncodeLoad(report.loads[k], message->mutable_shards(k)->mutable_load());
   }

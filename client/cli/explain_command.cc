@@ -5,6 +5,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/explain/report.h"
+#include "client/cli/printable.h"
 #include "client/rank_files.h"
 #include "core/plan/status_macros.h"
 
@@ -40,7 +41,7 @@ absl::StatusOr<std::string> ExplainFiles(const Arguments& arguments) {
 
 absl::Status ShowExplanation(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(const std::string text, ExplainFiles(arguments));
-  std::printf("%s", text.c_str());
+  std::printf("%s", Printable(text).c_str());
   return absl::OkStatus();
 }
 

@@ -4,24 +4,18 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <string>
 
 #include "client/cli/commands.h"
 #include "client/cli/help.h"
+#include "client/cli/printable.h"
 #include "client/version.h"
 
 namespace {
 
 constexpr int kExitDifference = 1;
 constexpr int kExitUsage = 64;
-
-std::string OneLine(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
-  return text;
-}
 
 // Without its last line end: CLI11 adds one.
 std::string VersionText() {
@@ -57,13 +51,13 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::fprintf(stderr, "%s\n", OneLine(cpshard::UsageErrorLine(app, error)).c_str());
+    std::fprintf(stderr, "%s\n", cpshard::OneLine(cpshard::UsageErrorLine(app, error)).c_str());
     return kExitUsage;
   }
   const cpshard::Outcome outcome = run();
   if (!outcome.status.ok()) {
     std::fprintf(stderr, "error: %s: %s\n", absl::StatusCodeToString(outcome.status.code()).c_str(),
-                 OneLine(std::string(outcome.status.message())).c_str());
+                 cpshard::OneLine(std::string(outcome.status.message())).c_str());
     return static_cast<int>(outcome.status.code());
   }
   return outcome.difference ? kExitDifference : 0;

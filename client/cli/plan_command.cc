@@ -11,6 +11,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/plan_draw.h"
 #include "client/cli/plan_print.h"
+#include "client/cli/printable.h"
 #include "client/client.h"
 #include "client/safetensors.h"
 #include "core/plan/pad_rule.h"
@@ -155,7 +156,7 @@ absl::StatusOr<std::string> TextOf(const Arguments& arguments, const PlanSummary
     return json + "\n";
   }
   if (arguments.pads) return PadText(summary, arguments.questions().document_lengths);
-  return PlanText(summary);
+  return Printable(PlanText(summary));
 }
 
 // The picture for the terminal, if one is asked for; files are written.

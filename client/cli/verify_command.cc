@@ -5,6 +5,7 @@
 
 #include "client/cli/arguments.h"
 #include "client/cli/commands.h"
+#include "client/cli/printable.h"
 #include "client/safetensors.h"
 #include "client/verify/report.h"
 #include "client/verify/verify.h"
@@ -32,8 +33,9 @@ absl::StatusOr<bool> VerifyFiles(const Arguments& arguments) {
                                 .streams = arguments.streams};
   CPSHARD_ASSIGN_OR_RETURN(const verify::Findings findings,
                            verify::Verify(batch, sharder, request, *executor, pool));
-  std::printf("%s", arguments.json ? (verify::ToJson(findings) + "\n").c_str()
-                                   : verify::ToText(findings).c_str());
+  const std::string text =
+      arguments.json ? verify::ToJson(findings) + "\n" : Printable(verify::ToText(findings));
+  std::printf("%s", text.c_str());
   return findings.different();
 }
 

@@ -30,7 +30,8 @@ PlanValues ViewNeeds(const Sharder& sharder, const BatchSpec& spec, const Batch&
   return values;
 }
 
-Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batch& batch) {
+Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batch& batch,
+                        Detail detail) {
   PlanValues values;
   for (const std::string& name : InspectionNeeds(spec)) {
     const Tensor* tensor = batch.FindTensor(name);
@@ -38,7 +39,7 @@ Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batc
         tensor != nullptr && static_cast<int64_t>(tensor->buffer.size()) == NumBytes(tensor->spec);
     if (there) values.emplace(name, ViewValues(*tensor));
   }
-  return Inspect(plan, spec, values);
+  return Inspect(plan, spec, values, detail);
 }
 
 absl::StatusOr<ShardPlan> PlanBatch(const Sharder& sharder, const Batch& batch,

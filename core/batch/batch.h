@@ -51,7 +51,8 @@ PlanValues ViewNeeds(const Sharder& sharder, const BatchSpec& spec, const Batch&
 
 // Inspects a plan of this spec with the values of those tensors of the batch that have their bytes:
 // numbers that need others are absent. Precondition: the spec passed ValidateSpec.
-Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batch& batch);
+Inspection InspectBatch(const ShardPlan& plan, const BatchSpec& spec, const Batch& batch,
+                        Detail detail = Detail::kDocuments);
 
 // Reads what sharder.Needs asks for, then plans. Precondition: the batch passed ValidateSpec.
 // Errors: those of Sharder::Plan.

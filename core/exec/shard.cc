@@ -84,7 +84,8 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
 void AddReport(const ShardPlan& plan, const Batch& batch, ShardResult& result) {
   std::vector<int64_t> ranks;
   for (const RankShard& shard : result.shards) ranks.push_back(shard.layout.cp_rank);
-  BatchReport report = ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch), ranks);
+  BatchReport report =
+      ReportOf(InspectBatch(plan, SpecOf(batch, plan.cp_size), batch, Detail::kBatch), ranks);
   result.notices = std::move(report.notices);
   result.totals = std::move(report.totals);
   for (size_t k = 0; k < report.loads.size(); ++k) result.shards[k].load = report.loads[k];

@@ -45,7 +45,7 @@ BatchReport ReportOf(const Inspection& inspection, absl::Span<const int64_t> ran
   report.totals.num_label_tokens = totals.num_label_tokens;
   report.totals.num_tokens_excl_tail_pad = totals.num_tokens_excl_tail_pad;
   report.totals.tokens = totals.batch;
-  report.totals.documents = static_cast<int64_t>(totals.documents.size());
+  report.totals.documents = totals.num_documents;
   report.totals.documents_from = inspection.documents.from;
   report.totals.unsupervised_ranks = static_cast<int64_t>(totals.unsupervised_ranks().size());
   if (inspection.balance) report.totals.balance = BalanceTotalsOf(*inspection.balance);

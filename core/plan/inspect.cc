@@ -137,11 +137,12 @@ std::vector<Notice> NoticesOf(const ShardPlan& plan, const Documents& documents,
   return notices;
 }
 
-Inspection Inspect(const ShardPlan& plan, const BatchSpec& spec, const PlanValues& values) {
+Inspection Inspect(const ShardPlan& plan, const BatchSpec& spec, const PlanValues& values,
+                   Detail detail) {
   Inspection inspection;
   inspection.documents = DocumentsOf(plan, spec, values);
   if (!plan.chunks.empty()) inspection.balance = BalanceOf(plan, inspection.documents);
-  inspection.totals = TotalsOf(plan, inspection.documents, spec, values);
+  inspection.totals = TotalsOf(plan, inspection.documents, spec, values, detail);
   inspection.notices = plan.notices;
   for (Notice& notice :
        NoticesOf(plan, inspection.documents, inspection.balance, inspection.totals)) {

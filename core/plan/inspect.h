@@ -21,7 +21,8 @@ struct Inspection {
 };
 
 // With what `values` holds of InspectionNeeds. Thread-safe.
-Inspection Inspect(const ShardPlan& plan, const BatchSpec& spec, const PlanValues& values);
+Inspection Inspect(const ShardPlan& plan, const BatchSpec& spec, const PlanValues& values,
+                   Detail detail = Detail::kDocuments);
 
 // Streams whose values make an inspection complete; those that the batch has.
 std::vector<std::string> InspectionNeeds(const BatchSpec& spec);

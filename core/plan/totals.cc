@@ -227,13 +227,17 @@ class Tokens {
   int64_t columns_ = 0;                            // of a row of labels
 };
 
+int64_t NumDocuments(const RowsDocuments& rows, int64_t num_rows) {
+  int64_t count = 0;
+  for (const std::vector<DocumentSpan>& row : rows) count += static_cast<int64_t>(row.size());
+  return rows.size() == 1 ? count * num_rows : count;
+}
+
 void AddDocuments(const LayoutPlan& layout, int64_t chunk, const Documents& documents,
                   const Tokens& tokens, Totals& totals) {
   const RowsDocuments& rows = documents.chunks[chunk];
   if (rows.size() == 1 && rows.front().empty()) return;  // of however many rows
-  size_t count = totals.documents.size();
-  for (int64_t row = 0; row < layout.rows; ++row) count += documents.Of(chunk, row).size();
-  totals.documents.reserve(count);
+  totals.documents.reserve(totals.documents.size() + NumDocuments(rows, layout.rows));
   for (int64_t row = 0; row < layout.rows; ++row) {
     for (const DocumentSpan& span : documents.Of(chunk, row)) {
       DocumentCounts counts{chunk, row, span, tokens.None()};
@@ -278,7 +282,7 @@ std::vector<int64_t> Totals::unsupervised_ranks() const {
 }
 
 Totals TotalsOf(const ShardPlan& plan, const Documents& documents, const BatchSpec& spec,
-                const PlanValues& values) {
+                const PlanValues& values, Detail detail) {
   const Tokens tokens(plan, documents, spec, values);
   Totals totals;
   if (tokens.supervised()) {
@@ -291,7 +295,9 @@ Totals TotalsOf(const ShardPlan& plan, const Documents& documents, const BatchSp
   for (size_t chunk = 0; chunk < plan.chunks.size(); ++chunk) {
     const LayoutPlan& layout = plan.chunks[chunk];
     AddChunk(layout, tokens, totals);
-    if (!documents.from.empty()) {
+    if (documents.from.empty()) continue;
+    totals.num_documents += NumDocuments(documents.chunks[chunk], layout.rows);
+    if (detail == Detail::kDocuments) {
       AddDocuments(layout, static_cast<int64_t>(chunk), documents, tokens, totals);
     }
   }

@@ -43,6 +43,9 @@ struct DocumentCounts {
   friend bool operator==(const DocumentCounts&, const DocumentCounts&) = default;
 };
 
+// Whether documents are counted one by one too: an answer that has no place for them need not.
+enum class Detail { kDocuments, kBatch };
+
 struct Totals {
   // Of the labels as they came, [B, S], those of tokens that the layout drops too; absent where
   // they are not at hand, floating, or of another shape.
@@ -56,7 +59,8 @@ struct Totals {
   // One per rank: its slots. They add up to `batch`, but where every rank holds all columns
   // (identity): there each is `batch`.
   std::vector<TokenCounts> ranks;
-  std::vector<DocumentCounts> documents;  // by chunk, row, column; none where nothing tells them
+  int64_t num_documents = 0;              // of all rows and chunks; 0 where nothing tells them
+  std::vector<DocumentCounts> documents;  // by chunk, row, column; none with Detail::kBatch
 
   // Ranks that hold slots but nothing supervised: a mean over their tokens divides by zero.
   std::vector<int64_t> unsupervised_ranks() const;
@@ -66,7 +70,7 @@ struct Totals {
 // is of this spec and passed CheckedOutputBytes. Thread-safe. Cost: one pass over labels and mask,
 // then rows times runs and documents; up to half a byte per token of memory.
 Totals TotalsOf(const ShardPlan& plan, const Documents& documents, const BatchSpec& spec,
-                const PlanValues& values);
+                const PlanValues& values, Detail detail = Detail::kDocuments);
 
 // Names of the streams that TotalsOf reads where it can; those that the batch has.
 std::vector<std::string> TotalsNeeds(const BatchSpec& spec);

@@ -32,8 +32,8 @@ int64_t BytesOf(const std::vector<IndexMap>& maps) {
   return static_cast<int64_t>(bytes);
 }
 
-// A document in the plan, and once more and counted in its inspection.
-constexpr size_t kDocumentBytes = 2 * sizeof(DocumentSpan) + sizeof(DocumentCounts);
+// A document in the plan, and once more in its inspection.
+constexpr size_t kDocumentBytes = 2 * sizeof(DocumentSpan);
 
 int64_t BytesOf(const std::vector<LayoutPlan>& layouts) {
   int64_t bytes = 0;
@@ -202,7 +202,8 @@ absl::StatusOr<Answer> ArrivingBatch::MakeAnswer(Executor& executor, BufferPool&
   FollowWithDigest();  // tensors without bytes at the end of the order
   CPSHARD_ASSIGN_OR_RETURN(ShardBody body,
                            ViewShards(*plan_, batch_, begin_.ranks, executor, pool));
-  BatchReport report = ReportOf(InspectBatch(*plan_, begin_.spec, batch_), begin_.ranks);
+  BatchReport report =
+      ReportOf(InspectBatch(*plan_, begin_.spec, batch_, Detail::kBatch), begin_.ranks);
   return EncodeAnswer(plan_, begin_.ranks, std::move(report), digest_.Finish(), std::move(body),
                       pool);
 }

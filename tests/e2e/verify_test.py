@@ -182,6 +182,13 @@ class Verify(ProgramTest):
         self.assertIn("position_ids: not in the files of ranks 2-3", text)
         self.succeeds(self.verify("--stream", "labels", "--stream", "input_ids"))
 
+    def test_names_in_their_files_give_the_terminal_no_commands(self):
+        for shard in self.shards:
+            shard["\x1b[31mred\x07"] = tensor("I64", np.zeros((1, 2)))
+        text = self.verify().out
+        self.assertIn("[31mred", text)
+        self.assertEqual([c for c in text if c < " " and c != "\n"], [])
+
     def test_some_ranks_alone_can_be_compared(self):
         self.shards = self.shards[:2]
         self.refused(self.verify(), "NOT_FOUND", "no file of ranks 2-3", "--ranks")

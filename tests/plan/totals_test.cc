@@ -240,6 +240,31 @@ TEST(Totals, OfDocumentsInChunksAreThoseOfTheirChunk) {
                                         testing::Field(&TokenCounts::supervised, 1 + 2)));
 }
 
+// For answers that have no place for each of them.
+TEST(Totals, OfTheBatchAloneSayHowManyDocumentsThereAreAndListNone) {
+  PackedBatch batch = Labelled({{5, 5, kNone, kNone}, {kNone, 5, 5, 5}});
+  batch.Real({{2}, {4}}).Padded({{4}, {4}});
+  const ShardPlan plan = *batch.PlanBy(Thd({.num_chunks = 2}));
+  const PlanValues values = batch.Values({"labels"});
+  const Documents documents = DocumentsOf(plan, batch.spec(), values);
+  const Totals each = TotalsOf(plan, documents, batch.spec(), values);
+  const Totals alone = TotalsOf(plan, documents, batch.spec(), values, Detail::kBatch);
+  EXPECT_EQ(alone.num_documents, 2);
+  EXPECT_EQ(each.num_documents, 2);
+  EXPECT_THAT(alone.documents, IsEmpty());
+  EXPECT_EQ(alone.batch, each.batch);
+  EXPECT_EQ(alone.ranks, each.ranks);
+}
+
+// One list stands for rows that are alike; their documents are counted all the same.
+TEST(Totals, CountTheDocumentsOfRowsThatAreAlikeOncePerRow) {
+  PackedBatch batch = Labelled({{5, 5, 5, 5}, {5, 5, 5, 5}, {5, 5, 5, 5}});
+  batch.Set({"position_ids", DType::kI64, {3, 4}}, {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1});
+  const Totals totals = Counted(Contiguous({}), batch, {"labels", "position_ids"});
+  EXPECT_EQ(totals.num_documents, 3 * 2);
+  EXPECT_EQ(totals.documents.size(), 6u);
+}
+
 // Rows that are one stream still have a tail each.
 TEST(Totals, OfAFlatStreamKnowTheRowsThatItWas) {
   PackedBatch batch = Labelled({{5, kNone, kNone, kNone}, {5, 5, kNone, kNone}});

@@ -95,7 +95,7 @@ TEST_F(BatchStreamTest, CountsThePlanAndTheLayoutsToTheMemoryOfABatch) {
   const int64_t tokens = 2 * 8000, batch_bytes = tokens * 3 * 8 + 2 * 1000 * 8;
   const int64_t shards = tokens * (3 * 8 + 1 + 4);
   const int64_t layouts = tokens * 8 + 2 * 2000 * 16;  // an index a token; a run a document
-  const int64_t documents = 2000 * (2 * 24 + 72);      // in the plan, in its inspection, counted
+  const int64_t documents = 2000 * 2 * 24;             // in the plan and in its inspection
   const int64_t plan = 2 * 2000 * 24 + documents;
   EXPECT_GE(peer->shares.held("peer"), batch_bytes + shards + layouts + plan);
   EXPECT_LE(peer->shares.held("peer"), batch_bytes + shards + layouts + plan + 64 * 1024);
