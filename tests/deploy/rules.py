@@ -103,16 +103,20 @@ def probes_reach_a_port(documents):
                 yield f"{where}: {kind} asks port {port}, the container has {sorted(ports)}"
 
 
+def ports_of(documents, selector):
+    """{port: its name} of all pods that a selector chooses."""
+    chosen = [spec for _, spec, labels in pods(documents) if selector.items() <= labels.items()]
+    return {port["containerPort"]: port.get("name") for spec in chosen
+            for kind in ("initContainers", "containers") for container in spec.get(kind, [])
+            for port in container.get("ports", [])}
+
+
 def services_reach_pods(documents):
     for document in documents:
         if document["kind"] != "Service":
             continue
         where = f"Service/{document['metadata']['name']}"
-        selector = document["spec"]["selector"].items()
-        chosen = [spec for _, spec, labels in pods(documents) if selector <= labels.items()]
-        ports = {port.get("name"): port["containerPort"] for spec in chosen
-                 for kind in ("initContainers", "containers") for container in spec.get(kind, [])
-                 for port in container.get("ports", [])}
+        ports = ports_of(documents, document["spec"]["selector"])
         for port in document["spec"]["ports"]:
             target = port.get("targetPort", port["port"])
             if target not in ports and target not in ports.values():
@@ -126,11 +130,7 @@ def policies_open_ports_that_are_there(documents):
         if document["kind"] != "NetworkPolicy":
             continue
         where = f"NetworkPolicy/{document['metadata']['name']}"
-        selector = document["spec"]["podSelector"]["matchLabels"].items()
-        chosen = [spec for _, spec, labels in pods(documents) if selector <= labels.items()]
-        ports = {port["containerPort"] for spec in chosen
-                 for kind in ("initContainers", "containers") for container in spec.get(kind, [])
-                 for port in container.get("ports", [])}
+        ports = ports_of(documents, document["spec"]["podSelector"]["matchLabels"])
         for rule in document["spec"].get("ingress", []):
             if not rule.get("from") or not rule.get("ports"):
                 yield f"{where}: a rule without peers or ports opens everything"
