@@ -1,5 +1,5 @@
-// For x86-64: the library looks once which vectors the processor has. Its usual entry stays with the
-// base instruction set and took about twice as long (docs/PERFORMANCE.md).
+// For x86-64: the library looks once which vectors the processor has. Its usual entry stays with
+// the base instruction set and took about twice as long (docs/PERFORMANCE.md).
 #include <xxh_x86dispatch.h>
 
 #include "core/batch/xxh3.h"
