@@ -105,9 +105,9 @@ std::string BatchLedger::WhatStandsInTheWay(const Entry& entry) const {
     if (text.empty()) text = "not connected yet";
   } else if (entry.wire_id) {
     const Sending& sending = *window_.Find(*entry.wire_id);
-    text = sending.complete ? "sent, not answered"
-                            : absl::StrCat("being sent, ", sending.next_offset, " of ",
-                                           sending.bytes, " bytes written");
+    text = sending.cursor.complete ? "sent, not answered"
+                                   : absl::StrCat("being sent, ", sending.cursor.next_offset,
+                                                  " of ", sending.bytes, " bytes written");
   } else if (link_ == Link::kDraining) {
     text = "the server is going down and takes no more";
   } else {

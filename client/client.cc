@@ -14,6 +14,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.grpc.pb.h"
 #include "proto/codec.h"
+#include "proto/session_codec.h"
 #include "proto/status.h"
 
 namespace cpshard {
@@ -95,43 +96,109 @@ absl::StatusOr<ShardResult> Client::ShardBatch(const Batch& batch, const Options
   return result;
 }
 
-// --- ServerInfoCall
+absl::StatusOr<std::vector<GroupView>> Client::ListGroups() {
+  v1::ListGroupsReply reply;
+  CPSHARD_RETURN_IF_ERROR(
+      impl_->Call(&v1::ShardService::Stub::ListGroups, v1::ListGroupsRequest(), &reply));
+  return DecodeGroupViews(reply);
+}
 
-struct ServerInfoCall::State {
-  std::unique_ptr<v1::ShardService::Stub> stub;
-  grpc::ClientContext context;
-  v1::GetServerInfoRequest request;
-  v1::GetServerInfoReply reply;
-  absl::Status status;
-  absl::Notification answered;
-  absl::Notification over;  // nothing of the call touches this object any more
+absl::StatusOr<GroupView> Client::DumpGroup(const std::string& group) {
+  v1::DumpGroupRequest request;
+  request.set_group(group);
+  v1::DumpGroupReply reply;
+  CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::DumpGroup, request, &reply));
+  return DecodeGroupView(reply);
+}
+
+// --- calls on a channel
+
+namespace {
+
+template <typename Request, typename Reply, typename Answer>
+class CallOf final : public UnaryCall<Answer> {
+ public:
+  // Of a generated stub; and what makes an answer of a reply.
+  using Method = void (v1::ShardService::Stub::async::*)(grpc::ClientContext*, const Request*,
+                                                         Reply*, std::function<void(grpc::Status)>);
+  using Decode = absl::StatusOr<Answer> (*)(const Reply&);
+
+  CallOf(Request request, Decode decode) : request_(std::move(request)), decode_(decode) {}
+  ~CallOf() override {
+    context_.TryCancel();
+    over_.WaitForNotification();
+  }
+
+  void Start(const std::shared_ptr<grpc::Channel>& channel, Method method, absl::Duration deadline,
+             std::function<void()> answered) {
+    stub_ = v1::ShardService::NewStub(channel);
+    if (deadline < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+    }
+    (stub_->async()->*method)(&context_, &request_, &reply_,
+                              [this, answered = std::move(answered)](const grpc::Status& status) {
+                                status_ = FromGrpc(status);
+                                answered_.Notify();
+                                answered();
+                                over_.Notify();
+                              });
+  }
+
+  std::optional<absl::StatusOr<Answer>> answer() const override {
+    if (!answered_.HasBeenNotified()) return std::nullopt;
+    if (!status_.ok()) return status_;
+    return decode_(reply_);
+  }
+
+ private:
+  const Request request_;
+  const Decode decode_;
+  std::unique_ptr<v1::ShardService::Stub> stub_;
+  grpc::ClientContext context_;
+  Reply reply_;
+  absl::Status status_;
+  absl::Notification answered_;
+  absl::Notification over_;  // nothing of the call touches this object any more
 };
 
-ServerInfoCall::ServerInfoCall(const std::shared_ptr<grpc::Channel>& channel,
-                               absl::Duration deadline, std::function<void()> answered)
-    : state_(std::make_unique<State>()) {
-  State* const state = state_.get();
-  state->stub = v1::ShardService::NewStub(channel);
-  state->context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
-  state->stub->async()->GetServerInfo(
-      &state->context, &state->request, &state->reply,
-      [state, answered = std::move(answered)](const grpc::Status& status) {
-        state->status = FromGrpc(status);
-        state->answered.Notify();
-        answered();
-        state->over.Notify();
-      });
+}  // namespace
+
+std::unique_ptr<UnaryCall<ServerInfo>> CallGetServerInfo(
+    const std::shared_ptr<grpc::Channel>& channel, absl::Duration deadline,
+    std::function<void()> answered) {
+  auto call =
+      std::make_unique<CallOf<v1::GetServerInfoRequest, v1::GetServerInfoReply, ServerInfo>>(
+          v1::GetServerInfoRequest(), [](const v1::GetServerInfoReply& reply) {
+            return absl::StatusOr<ServerInfo>(DecodeServerInfo(reply));
+          });
+  call->Start(channel, &v1::ShardService::Stub::async::GetServerInfo, deadline,
+              std::move(answered));
+  return call;
 }
 
-ServerInfoCall::~ServerInfoCall() {
-  state_->context.TryCancel();
-  state_->over.WaitForNotification();
+absl::StatusOr<std::unique_ptr<UnaryCall<OpenedSession>>> CallOpenSession(
+    const std::shared_ptr<grpc::Channel>& channel, const OpenSession& open, absl::Duration deadline,
+    std::function<void()> answered) {
+  v1::OpenSessionRequest request;
+  CPSHARD_RETURN_IF_ERROR(EncodeOpenSession(open, &request));
+  auto call = std::make_unique<CallOf<v1::OpenSessionRequest, v1::OpenSessionReply, OpenedSession>>(
+      std::move(request), &DecodeOpenedSession);
+  call->Start(channel, &v1::ShardService::Stub::async::OpenSession, deadline, std::move(answered));
+  return call;
 }
 
-std::optional<absl::StatusOr<ServerInfo>> ServerInfoCall::answer() const {
-  if (!state_->answered.HasBeenNotified()) return std::nullopt;
-  if (!state_->status.ok()) return state_->status;
-  return DecodeServerInfo(state_->reply);
+std::unique_ptr<UnaryCall<ClosedSession>> CallCloseSession(
+    const std::shared_ptr<grpc::Channel>& channel, const SessionName& session,
+    absl::Duration deadline, std::function<void()> answered) {
+  v1::CloseSessionRequest request;
+  EncodeCloseSession(session, &request);
+  auto call =
+      std::make_unique<CallOf<v1::CloseSessionRequest, v1::CloseSessionReply, ClosedSession>>(
+          std::move(request), [](const v1::CloseSessionReply&) {
+            return absl::StatusOr<ClosedSession>(ClosedSession());
+          });
+  call->Start(channel, &v1::ShardService::Stub::async::CloseSession, deadline, std::move(answered));
+  return call;
 }
 
 }  // namespace cpshard

@@ -17,6 +17,8 @@
 #include "core/plan/spec.h"
 #include "proto/options.h"
 #include "proto/replies.h"
+#include "proto/session_messages.h"
+#include "proto/session_views.h"
 
 namespace grpc {
 class Channel;
@@ -58,30 +60,41 @@ class Client {
                                          std::optional<int64_t> cp_size,
                                          absl::Span<const int64_t> ranks);
 
+  // The groups of sessions as they stand now: all that the server knows, or one (NotFound).
+  absl::StatusOr<std::vector<GroupView>> ListGroups();
+  absl::StatusOr<GroupView> DumpGroup(const std::string& group);
+
  private:
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-// One GetServerInfo on somebody else's channel, for a caller that must not block. Thread-safe.
-class ServerInfoCall {
+// One unary call on somebody else's channel, for a caller that must not block. Thread-safe. Its end
+// cancels what is not answered; that takes no word from the server.
+template <typename Answer>
+class UnaryCall {
  public:
-  // `answered` is called once, on a thread of gRPC: there is an answer. It may come before the
-  // constructor returns, but not after the destructor does.
-  ServerInfoCall(const std::shared_ptr<grpc::Channel>& channel, absl::Duration deadline,
-                 std::function<void()> answered);
-  ~ServerInfoCall();  // cancels what is not answered; that takes no word from the server
-
-  ServerInfoCall(const ServerInfoCall&) = delete;
-  ServerInfoCall& operator=(const ServerInfoCall&) = delete;
+  virtual ~UnaryCall() = default;
 
   // nullopt: not yet. Errors as those of Client.
-  std::optional<absl::StatusOr<ServerInfo>> answer() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual std::optional<absl::StatusOr<Answer>> answer() const = 0;
 };
+
+// `answered` is called once, on a thread of gRPC: there is an answer. It may come before the
+// function returns, but not after the call has been destroyed.
+std::unique_ptr<UnaryCall<ServerInfo>> CallGetServerInfo(
+    const std::shared_ptr<grpc::Channel>& channel, absl::Duration deadline,
+    std::function<void()> answered);
+
+// InvalidArgument: a message that no server takes.
+absl::StatusOr<std::unique_ptr<UnaryCall<OpenedSession>>> CallOpenSession(
+    const std::shared_ptr<grpc::Channel>& channel, const OpenSession& open, absl::Duration deadline,
+    std::function<void()> answered);
+
+struct ClosedSession {};
+std::unique_ptr<UnaryCall<ClosedSession>> CallCloseSession(
+    const std::shared_ptr<grpc::Channel>& channel, const SessionName& session,
+    absl::Duration deadline, std::function<void()> answered);
 
 }  // namespace cpshard

@@ -1,5 +1,6 @@
 #include "client/frame_encoder.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -9,12 +10,13 @@
 
 namespace cpshard {
 
-grpc::ByteBuffer FrameEncoder::Encode(const FrameToSend& next) {
+grpc::ByteBuffer FrameEncoder::Encode(const FrameToSend& next, std::optional<PushHead> push) {
   BatchFrame frame{.batch_id = next.wire_id,
                    .frame_seq = next.seq,
                    .offset = static_cast<uint64_t>(next.offset),
                    .last = next.last,
-                   .cancel = next.cancel};
+                   .cancel = next.cancel,
+                   .push = std::move(push)};
   if (next.cancel) return ToMessage(EncodeBatchFrame(frame, "", 0), {});
 
   const std::vector<Buffer> body = BodyOf(*next.batch, next.offset, next.size);

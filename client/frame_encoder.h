@@ -4,8 +4,10 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
+#include <optional>
 
-#include "client/batch_ledger.h"
+#include "client/frame_cursor.h"
+#include "proto/session_messages.h"
 
 namespace cpshard {
 
@@ -15,8 +17,9 @@ class FrameEncoder {
   // `checksums`: every frame of a batch carries the CRC-32C of the body before it.
   explicit FrameEncoder(bool checksums) : checksums_(checksums) {}
 
-  // The bytes of the tensors are not copied: they live as long as gRPC needs them.
-  grpc::ByteBuffer Encode(const FrameToSend& next);
+  // The bytes of the tensors are not copied: they live as long as gRPC needs them. `push`: the head
+  // of a batch that is pushed, with its first frame.
+  grpc::ByteBuffer Encode(const FrameToSend& next, std::optional<PushHead> push = {});
 
  private:
   const bool checksums_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/with_text.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard {
@@ -25,8 +26,8 @@ absl::Status IncomingAnswer::Begin(const ShardFrame& frame) {
   }
   absl::StatusOr<Buffer> buffer = pool_->Allocate(static_cast<size_t>(begin_.total_bytes));
   if (!buffer.ok()) {
-    return absl::Status(
-        buffer.status().code(),
+    return WithText(  // NeverFits stays
+        buffer.status(),
         absl::StrCat("no room for an answer of ", begin_.total_bytes,
                      " bytes beside those held by this process: ", buffer.status().message()));
   }

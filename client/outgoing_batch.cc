@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
@@ -47,6 +48,29 @@ int64_t EndOf(const std::vector<TensorPlace>& places) {
   return (end + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Gives the batch its places; `read` names the streams that come first.
+absl::Status Place(const Batch& batch, BatchBegin* begin,
+                   absl::FunctionRef<std::vector<std::string>(const BatchSpec&)> read) {
+  begin->spec = SpecOf(batch, begin->cp_size);
+  CPSHARD_RETURN_IF_ERROR(CheckBatch(batch, begin->spec));
+  begin->places = PlaceTensors(begin->spec, read(begin->spec));
+  begin->total_bytes = EndOf(begin->places);
+  return absl::OkStatus();
+}
+
+OutgoingBatch Pieces(Batch batch, const BatchBegin& begin, std::string head) {
+  OutgoingBatch out;
+  out.begin = std::move(head);
+  out.total_bytes = begin.total_bytes;
+  for (size_t i = 0; i < batch.tensors.size(); ++i) {
+    Buffer& bytes = batch.tensors[i].buffer;
+    if (bytes.size() > 0) out.pieces.push_back({begin.places[i].offset, std::move(bytes)});
+  }
+  std::sort(out.pieces.begin(), out.pieces.end(),
+            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return out;
+}
+
 Buffer Zeros(int64_t size) {
   alignas(kAlignment) static std::byte zeros[kAlignment] = {};
   return Buffer(nullptr, zeros, static_cast<size_t>(std::min(size, kAlignment)));
@@ -58,25 +82,23 @@ absl::StatusOr<OutgoingBatch> LayOutBatch(Batch batch, const Options& options,
                                           std::optional<int64_t> cp_size,
                                           std::vector<int64_t> ranks) {
   BatchBegin begin;
-  begin.spec = SpecOf(batch, cp_size);
-  CPSHARD_RETURN_IF_ERROR(CheckBatch(batch, begin.spec));
   begin.options = options;
   begin.cp_size = cp_size;
   begin.ranks = std::move(ranks);
-  begin.places = PlaceTensors(begin.spec, StreamsThatAreRead(options, begin.spec));
-  begin.total_bytes = EndOf(begin.places);
-
-  OutgoingBatch out;
+  CPSHARD_RETURN_IF_ERROR(Place(
+      batch, &begin, [&](const BatchSpec& spec) { return StreamsThatAreRead(options, spec); }));
+  CPSHARD_ASSIGN_OR_RETURN(std::string head, EncodeBatchBegin(begin));
+  OutgoingBatch out = Pieces(std::move(batch), begin, std::move(head));
   out.expected = {begin.ranks, begin.spec.num_ranks()};
-  out.total_bytes = begin.total_bytes;
-  CPSHARD_ASSIGN_OR_RETURN(out.begin, EncodeBatchBegin(begin));
-  for (size_t i = 0; i < batch.tensors.size(); ++i) {
-    Buffer& bytes = batch.tensors[i].buffer;
-    if (bytes.size() > 0) out.pieces.push_back({begin.places[i].offset, std::move(bytes)});
-  }
-  std::sort(out.pieces.begin(), out.pieces.end(),
-            [](const auto& a, const auto& b) { return a.offset < b.offset; });
   return out;
+}
+
+absl::StatusOr<OutgoingBatch> LayOutPushedBatch(Batch batch) {
+  BatchBegin begin;
+  CPSHARD_RETURN_IF_ERROR(
+      Place(batch, &begin, [](const BatchSpec&) { return std::vector<std::string>(); }));
+  CPSHARD_ASSIGN_OR_RETURN(std::string head, EncodePushedBegin(begin));
+  return Pieces(std::move(batch), begin, std::move(head));
 }
 
 std::vector<Buffer> BodyOf(const OutgoingBatch& batch, int64_t offset, int64_t size) {

@@ -22,7 +22,7 @@ struct OutgoingBatch {
 
   std::string begin;          // a serialised BatchBegin
   std::vector<Piece> pieces;  // ascending, without overlap, none empty; zeros lie between them
-  ExpectedRanks expected;     // of the answer
+  ExpectedRanks expected;     // of the answer; none of a batch that is pushed
   int64_t total_bytes = 0;    // a multiple of 64, so that the body of every frame is one
 };
 
@@ -32,6 +32,9 @@ struct OutgoingBatch {
 absl::StatusOr<OutgoingBatch> LayOutBatch(Batch batch, const Options& options,
                                           std::optional<int64_t> cp_size,
                                           std::vector<int64_t> ranks);
+
+// The same of a batch that is pushed: what is read, and by which ranks, is its group's to say.
+absl::StatusOr<OutgoingBatch> LayOutPushedBatch(Batch batch);
 
 // Bytes [offset, offset + size) of the batch buffer as windows; none is empty.
 // Precondition: the range lies inside total_bytes.

@@ -1,5 +1,10 @@
 #include "client/rank_files.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -68,17 +73,20 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write '", path, "'"));
 }
 
+absl::Status WriteShard(const std::string& path, const RankShard& shard) {
+  std::map<std::string, std::string> metadata = ScalarsToMetadata(shard.batch.scalars);
+  metadata[kDigestKey] = absl::StrCat(shard.layout.batch_digest);
+  metadata[kStreamsKey] = StreamsToJson(shard);
+  return WriteSafetensors(path, shard.batch.tensors, metadata);
+}
+
 // Writes all files into `folder`; `names` receives their names.
 absl::Status WriteAll(const std::string& folder, const std::vector<RankShard>& shards,
                       std::vector<std::string>& names) {
   std::vector<ShardLayout> layouts;
   for (const RankShard& shard : shards) {
-    std::map<std::string, std::string> metadata = ScalarsToMetadata(shard.batch.scalars);
-    metadata[kDigestKey] = absl::StrCat(shard.layout.batch_digest);
-    metadata[kStreamsKey] = StreamsToJson(shard);
     names.push_back(FileOf(shard.layout.cp_rank));
-    CPSHARD_RETURN_IF_ERROR(
-        WriteSafetensors(absl::StrCat(folder, "/", names.back()), shard.batch.tensors, metadata));
+    CPSHARD_RETURN_IF_ERROR(WriteShard(absl::StrCat(folder, "/", names.back()), shard));
     layouts.push_back(shard.layout);
   }
   names.push_back(kLayoutsFile);
@@ -113,6 +121,51 @@ absl::Status MakeFolders(const fs::path& dir, std::vector<fs::path>& made) {
   if (!error) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("cannot make the folder '", dir.string(), "': ", error.message()));
+}
+
+// Holds a folder for its lifetime against others who do so too. It ends with the process.
+class HeldFolder {
+ public:
+  static absl::StatusOr<HeldFolder> Hold(const std::string& dir) {
+    HeldFolder held(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (held.fd_ < 0 || flock(held.fd_, LOCK_EX) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot lock the folder '", dir, "'"));
+    }
+    return held;
+  }
+  HeldFolder(HeldFolder&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  HeldFolder& operator=(HeldFolder&&) = delete;
+  ~HeldFolder() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+ private:
+  explicit HeldFolder(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// The layouts of `dir` with that of another rank, by rank.
+absl::StatusOr<std::vector<ShardLayout>> WithLayout(const std::string& dir,
+                                                    const ShardLayout& layout) {
+  std::vector<ShardLayout> layouts;
+  const std::string path = absl::StrCat(dir, "/", kLayoutsFile);
+  std::error_code error;
+  if (fs::exists(path, error)) {
+    CPSHARD_ASSIGN_OR_RETURN(layouts, ReadLayouts(path));
+  }
+  std::erase_if(layouts, [&](const auto& other) { return other.cp_rank == layout.cp_rank; });
+  for (const ShardLayout& other : layouts) {
+    if (other.batch_digest == layout.batch_digest && other.cp_size == layout.cp_size) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", dir, "' has rank ", other.cp_rank, " of ", other.cp_size, " of batch ",
+        other.batch_digest, ", and rank ", layout.cp_rank, " of ", layout.cp_size, " of batch ",
+        layout.batch_digest, " does not go with it; use another folder"));
+  }
+  const auto behind = std::find_if(layouts.begin(), layouts.end(), [&](const auto& other) {
+    return other.cp_rank > layout.cp_rank;
+  });
+  layouts.insert(behind, layout);
+  return layouts;
 }
 
 }  // namespace
@@ -162,6 +215,24 @@ absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>
   return status;
 }
 
+absl::Status AddRankFile(const std::string& dir, const RankShard& shard) {
+  std::vector<fs::path> made;
+  CPSHARD_RETURN_IF_ERROR(MakeFolders(fs::absolute(dir).lexically_normal(), made));
+  CPSHARD_ASSIGN_OR_RETURN(const HeldFolder held, HeldFolder::Hold(dir));
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<ShardLayout> layouts, WithLayout(dir, shard.layout));
+  const std::string partial = absl::StrCat(dir, "/.partial");  // one a folder: it is held
+  std::error_code error;
+  fs::create_directory(partial, error);
+  std::vector<std::string> names = {FileOf(shard.layout.cp_rank), kLayoutsFile};
+  absl::Status status = WriteShard(absl::StrCat(partial, "/", names[0]), shard);
+  if (status.ok()) {
+    status = WriteText(absl::StrCat(partial, "/", names[1]), LayoutsToJson(layouts));
+  }
+  if (status.ok()) status = MoveAll(partial, dir, names);
+  fs::remove_all(partial, error);
+  return status;
+}
+
 absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path) {
   CPSHARD_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   absl::StatusOr<std::vector<ShardLayout>> layouts = LayoutsFromJson(text);
@@ -188,12 +259,12 @@ absl::StatusOr<std::optional<StreamCut>> RankFile::CutOf(size_t index) const {
   return CutFromJson(path_, streams->second, file_.tensors()[index].name);
 }
 
-absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
-                                          const std::string& name, BufferPool& pool) {
+absl::StatusOr<RankFileStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
+                                              const std::string& name, BufferPool& pool) {
   CPSHARD_ASSIGN_OR_RETURN(RankFile file, RankFile::Open(dir, layout));
   for (size_t i = 0; i < file.tensors().size(); ++i) {
     if (file.tensors()[i].name != name) continue;
-    RankStream stream;
+    RankFileStream stream;
     CPSHARD_ASSIGN_OR_RETURN(stream.tensor, file.Read(i, pool));
     CPSHARD_ASSIGN_OR_RETURN(stream.cut, file.CutOf(i));
     return stream;

@@ -1,4 +1,4 @@
-// The files that `cpshard shard` writes, and `cpshard gather` and `explain` read:
+// The files that `cpshard shard` and `pull` write, and `cpshard gather` and `explain` read:
 // DIR/rank<r>.safetensors and DIR/layouts.json.
 #pragma once
 
@@ -20,6 +20,13 @@ absl::Status CheckOutputDir(const std::string& dir);
 // writers that find the folder empty one succeeds. Folders above `dir` are made as needed.
 // Errors: CheckOutputDir's, and the system's.
 absl::Status WriteRankFiles(const std::string& dir, const std::vector<RankShard>& shards);
+
+// Adds one rank's file, and its layout to layouts.json, to a folder that other ranks write theirs
+// to, in other processes too: once all have, the files are those of WriteRankFiles. What the rank
+// has there already is replaced. Files are complete when they take their names.
+// FailedPrecondition: what others have written there is of another batch or another number of
+// ranks; then nothing has changed. Others: the system's, ReadLayouts's.
+absl::Status AddRankFile(const std::string& dir, const RankShard& shard);
 
 // The layouts of a layouts.json. NotFound, InvalidArgument.
 absl::StatusOr<std::vector<ShardLayout>> ReadLayouts(const std::string& path);
@@ -54,14 +61,14 @@ class RankFile {
 };
 
 // One stream of one rank's file.
-struct RankStream {
+struct RankFileStream {
   Tensor tensor;
   std::optional<StreamCut> cut;  // absent in files that others wrote
 };
 
 // The stream `name` of the rank that `layout` is of.
 // NotFound: no file or no such stream; FailedPrecondition: the file is of another batch.
-absl::StatusOr<RankStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
-                                          const std::string& name, BufferPool& pool);
+absl::StatusOr<RankFileStream> ReadRankStream(const std::string& dir, const ShardLayout& layout,
+                                              const std::string& name, BufferPool& pool);
 
 }  // namespace cpshard

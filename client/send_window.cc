@@ -4,12 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "proto/frames.h"
-
 namespace cpshard {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // of the end of a body
 
 // A server that has given no sign of life for so long is not waited for, once somebody has given up
 // on it: its connection holds the bytes of what was being sent.
@@ -24,10 +20,7 @@ int64_t LimitOrNone(int64_t stated) {
 void SendWindow::Open(const StreamLimits& limits, int64_t max_chunk_bytes) {
   Clear();
   limits_ = {LimitOrNone(limits.max_inflight_bytes), LimitOrNone(limits.max_inflight_batches)};
-  chunk_bytes_ = kChunkBytes;
-  if (max_chunk_bytes >= kAlignment) {
-    chunk_bytes_ = std::min(kChunkBytes, max_chunk_bytes / kAlignment * kAlignment);
-  }
+  chunk_bytes_ = ChunkBytes(max_chunk_bytes);
 }
 
 void SendWindow::Clear() {
@@ -63,15 +56,8 @@ FrameToSend SendWindow::NextFrame() {
     return cancel;
   }
   Sending& sending = sendings_.at(*current_);
-  FrameToSend frame{.wire_id = *current_, .seq = sending.next_seq, .offset = sending.next_offset};
-  frame.size = std::min(chunk_bytes_, sending.bytes - sending.next_offset);
-  // With checksums a last frame without a body carries the one of the last body.
-  const bool ends = sending.next_offset + frame.size == sending.bytes;
-  frame.last = ends && (!checksums_ || frame.size == 0);
+  const FrameToSend frame = sending.cursor.Next(*current_, sending.bytes, chunk_bytes_, checksums_);
   writes_body_ = frame.seq > 0 && frame.size > 0;
-  ++sending.next_seq;
-  sending.next_offset += frame.size;
-  sending.complete = frame.last;
   if (frame.last) current_.reset();
   return frame;
 }
@@ -91,14 +77,16 @@ void SendWindow::GiveUp(uint64_t wire_id) {
 void SendWindow::StopWriting(uint64_t wire_id) {
   const Sending& sending = sendings_.at(wire_id);
   if (current_ == wire_id) current_.reset();
-  cancels_.push_back(
-      {.wire_id = wire_id, .seq = sending.next_seq, .offset = sending.next_offset, .cancel = true});
+  cancels_.push_back({.wire_id = wire_id,
+                      .seq = sending.cursor.next_seq,
+                      .offset = sending.cursor.next_offset,
+                      .cancel = true});
 }
 
 std::optional<Sending> SendWindow::End(uint64_t wire_id) {
   const auto sending = sendings_.find(wire_id);
   if (sending == sendings_.end()) return std::nullopt;
-  if (sending->second.number && !sending->second.complete) StopWriting(wire_id);
+  if (sending->second.number && !sending->second.cursor.complete) StopWriting(wire_id);
   const Sending ended = sending->second;
   bytes_ -= ended.bytes;
   sendings_.erase(sending);

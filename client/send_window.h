@@ -5,26 +5,14 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/outgoing_batch.h"
+#include "client/frame_cursor.h"
 #include "proto/replies.h"
 
 namespace cpshard {
-
-// One frame to write. Its bytes are made outside of the ledger.
-struct FrameToSend {
-  uint64_t wire_id = 0;
-  uint32_t seq = 0;
-  int64_t offset = 0;
-  int64_t size = 0;  // of the body
-  bool last = false;
-  bool cancel = false;
-  std::shared_ptr<const OutgoingBatch> batch;  // nullptr in a cancel
-};
 
 // A batch on the connection: it counts there from its first frame until its answer has ended.
 // Every sending has an id of its own, so that a late frame about one that was given up can never
@@ -33,9 +21,7 @@ struct Sending {
   std::optional<uint64_t> number;  // of the batch; nullopt: given up
   int64_t bytes = 0;
   bool alone = false;  // no other goes until it is answered
-  uint32_t next_seq = 0;
-  int64_t next_offset = 0;
-  bool complete = false;
+  FrameCursor cursor;
 };
 
 class SendWindow {

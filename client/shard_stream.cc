@@ -47,7 +47,10 @@ absl::StatusOr<std::unique_ptr<ShardStream>> ShardStream::Open(absl::string_view
 }
 
 ShardStream::ShardStream(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ShardStream::~ShardStream() { impl_->Close(); }
+ShardStream::~ShardStream() {
+  impl_->CloseAll();
+  impl_->Close();
+}
 
 PendingShards ShardStream::Submit(Batch batch, Options options, std::optional<int64_t> cp_size,
                                   std::vector<int64_t> ranks) {

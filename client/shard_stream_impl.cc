@@ -1,8 +1,6 @@
 #include "client/shard_stream_impl.h"
 
-#include <algorithm>
-#include <chrono>
-#include <limits>
+#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,24 +10,15 @@
 #include "proto/slices.h"
 
 namespace cpshard {
-namespace {
 
-constexpr int64_t kSmallestAnswerBound = int64_t{64} << 20;
-
-// Runs on when somebody sets the clock.
-absl::Time Now() {
-  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-}
-
-// The shards are within the server's max_batch_bytes; large layouts come on top. A server that does
-// not state it (0) has that of this build.
-int64_t LargestAnswer(const Limits& limits) {
-  const int64_t batch =
-      limits.max_batch_bytes > 0 ? limits.max_batch_bytes : Limits().max_batch_bytes;
-  return std::clamp(batch, kSmallestAnswerBound, std::numeric_limits<int64_t>::max() / 2) * 2;
-}
-
-}  // namespace
+ShardStream::Impl::Impl(Address address, const StreamOptions& options,
+                        std::unique_ptr<WakeupFd> wakeup)
+    : KeptStream(std::move(address), std::move(wakeup), "/cpshard.v1.ShardService/ShardBatches"),
+      pool_({.max_bytes = static_cast<size_t>(options.max_answer_bytes),
+             .max_idle_bytes = static_cast<size_t>(options.max_idle_bytes)}),
+      ledger_(this->address().text, options, std::random_device()()),
+      answers_(&pool_),
+      encoder_(options.checksums) {}
 
 // --- callers
 
@@ -43,15 +32,17 @@ std::shared_ptr<PendingBatch> ShardStream::Impl::Submit(Batch batch, const Optio
     refused->Resolve(laid_out.status());
     return refused;
   }
+  const auto self = std::static_pointer_cast<Impl>(shared_from_this());
   // The batch's number is known only when it is in the ledger.
   auto number = std::make_shared<uint64_t>(0);
-  auto pending = std::make_shared<PendingBatch>([weak = weak_from_this(), number] {
+  auto pending = std::make_shared<PendingBatch>([weak = std::weak_ptr(self), number] {
     const std::shared_ptr<Impl> stream = weak.lock();
     if (stream == nullptr) return;  // its end has closed the batch
     stream->Update([&](BatchLedger& ledger) { ledger.Cancel(*number); });
   });
   Update([&](BatchLedger& ledger) {
-    *number = ledger.Add(pending, std::make_shared<OutgoingBatch>(*std::move(laid_out)), Now());
+    *number =
+        ledger.Add(pending, std::make_shared<OutgoingBatch>(*std::move(laid_out)), SteadyNow());
   });
   return pending;
 }
@@ -69,100 +60,68 @@ StreamStats ShardStream::Impl::stats() {
 template <typename F>
 void ShardStream::Impl::Update(F change) {
   std::vector<ClosedBatch> closed;
-  std::shared_ptr<StreamCall> call;
-  bool hang_up = false, wake_keeper = false;
+  bool hang_up = false;
+  absl::Time due;
   {
     absl::MutexLock lock(&mutex_);
     change(ledger_);
     closed = ledger_.TakeClosed();
-    call = call_;
     hang_up = ledger_.ShouldHangUp();
-    wake_keeper = closing_ || ledger_.NextEvent(Now()) < keeper_wakes_;
+    due = ledger_.NextEvent(SteadyNow());
   }
-  if (wake_keeper) wakeup_->Wake();
+  WakeKeeperBefore(due);
   for (ClosedBatch& batch : closed) {
     if (batch.pending != nullptr) batch.pending->Resolve(std::move(batch.answer));
   }
-  if (call == nullptr) return;
   if (hang_up) {
-    call->Cancel();
+    HangUp();
   } else {
-    call->Wake();
+    WakeCall();
   }
 }
 
-void ShardStream::Impl::Close() {
+void ShardStream::Impl::CloseAll() {
   Update([this](BatchLedger& ledger) {
-    closing_ = true;
     ledger.CloseAll(absl::CancelledError(absl::StrCat(
-        "the stream to ", address_.text, " was closed before the batch was answered")));
+        "the stream to ", address().text, " was closed before the batch was answered")));
   });
-  keeper_.join();
-  std::shared_ptr<StreamCall> call;
-  {
-    absl::MutexLock lock(&mutex_);
-    call = call_;
-  }
-  if (call != nullptr) call->Cancel();
-  {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](std::shared_ptr<StreamCall>* call) { return *call == nullptr; }, &call_));
-  }
-  connection_.reset();
 }
 
-// --- the keeper
+// --- the connection
 
-void ShardStream::Impl::Keep() {
-  while (Rest(-1, absl::InfiniteDuration())) {
-    if (WantsConnection()) MakeConnection();
-  }
-}
-
-bool ShardStream::Impl::WantsConnection() {
+absl::Time ShardStream::Impl::Tick(absl::Time now) {
+  Update([&](BatchLedger& ledger) { ledger.Expire(now); });
   absl::MutexLock lock(&mutex_);
-  return call_ == nullptr && ledger_.WantsConnection(Now());
+  return ledger_.NextEvent(now);
 }
 
-// Until there is something to do, `fd` can be written, or `patience` has passed. False: the stream
-// is being closed.
-bool ShardStream::Impl::Rest(int fd, absl::Duration patience) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (closing_) return false;
-    const absl::Time now = Now();
-    keeper_wakes_ = ledger_.NextEvent(now);
-    patience = std::min(patience, keeper_wakes_ - now);
-  }
-  wakeup_->Sleep(fd, patience);
-  Update([this](BatchLedger& ledger) {
-    keeper_wakes_ = absl::InfinitePast();
-    ledger.Expire(Now());
-  });
+bool ShardStream::Impl::WantsConnection(absl::Time now) {
   absl::MutexLock lock(&mutex_);
-  return !closing_;
+  return ledger_.WantsConnection(now);
 }
 
-void ShardStream::Impl::MakeConnection() {
+void ShardStream::Impl::OnConnecting() {
   Update([](BatchLedger& ledger) { ledger.Connecting(); });
-  absl::StatusOr<Greeted> greeted = Greet(
-      address_, *wakeup_, [this](int fd, absl::Duration patience) { return Rest(fd, patience); });
-  if (!greeted.ok()) {
-    Update([&](BatchLedger& ledger) {
-      ledger.Disconnected(greeted.status(), "cannot connect", Now());
-    });
-    return;
-  }
-  connection_ = greeted->connection;
-  const ServerInfo& server = greeted->server;
-  answers_.SetBound(LargestAnswer(server.limits));
-  const auto call = StreamCall::Make(connection_, shared_from_this());
-  Update([&](BatchLedger& ledger) {
-    ledger.Connected(server.stream_limits, server.max_chunk_bytes);
-    call_ = call;
+}
+
+absl::Status ShardStream::Impl::OnGreeted(const Greeted& greeted) {
+  server_ = greeted.server;
+  answers_.SetBound(LargestAnswer(server_));
+  return absl::OkStatus();
+}
+
+void ShardStream::Impl::OnUp() {
+  Update([this](BatchLedger& ledger) {
+    ledger.Connected(server_.stream_limits, server_.max_chunk_bytes);
   });
-  call->Start();
+}
+
+void ShardStream::Impl::OnDown(const absl::Status& status, Stage stage) {
+  answers_.DropAll();
+  Update([&](BatchLedger& ledger) {
+    ledger.Disconnected(status, stage == Stage::kConnected ? "connection lost" : "cannot connect",
+                        SteadyNow());
+  });
 }
 
 // --- the call
@@ -171,7 +130,7 @@ std::optional<grpc::ByteBuffer> ShardStream::Impl::NextMessage() {
   std::optional<FrameToSend> next;
   {
     absl::MutexLock lock(&mutex_);
-    next = ledger_.NextFrame(Now());
+    next = ledger_.NextFrame(SteadyNow());
   }
   if (!next) return std::nullopt;
   return encoder_.Encode(*next);
@@ -186,7 +145,7 @@ absl::Status ShardStream::Impl::OnMessage(const grpc::ByteBuffer& message) {
   }
   {
     absl::MutexLock lock(&mutex_);
-    ledger_.Heard(Now());
+    ledger_.Heard(SteadyNow());
   }
   if (frame->draining) {
     Update([](BatchLedger& ledger) { ledger.Drain(); });
@@ -194,7 +153,8 @@ absl::Status ShardStream::Impl::OnMessage(const grpc::ByteBuffer& message) {
   }
   if (frame->error) {
     answers_.Drop(frame->batch_id);
-    Update([&](BatchLedger& ledger) { ledger.Refused(frame->batch_id, *frame->error, Now()); });
+    Update(
+        [&](BatchLedger& ledger) { ledger.Refused(frame->batch_id, *frame->error, SteadyNow()); });
     return absl::OkStatus();
   }
   return OnAnswer(*std::move(frame));
@@ -227,15 +187,6 @@ absl::Status ShardStream::Impl::OnAnswer(ShardFrame frame) {
   Update([&](BatchLedger& ledger) { ledger.Fail(wire_id, shards.status()); });
   // No memory for this one is no fault of the server; what is broken is not to be trusted further.
   return absl::IsResourceExhausted(shards.status()) ? absl::OkStatus() : shards.status();
-}
-
-void ShardStream::Impl::OnEnd(const absl::Status& status) {
-  answers_.DropAll();
-  std::shared_ptr<StreamCall> ended;
-  Update([&](BatchLedger& ledger) {
-    ledger.Disconnected(status, "connection lost", Now());
-    ended = std::move(call_);
-  });
 }
 
 }  // namespace cpshard

@@ -7,26 +7,23 @@
 #include "proto/status.h"
 
 namespace cpshard {
-namespace {
 
-constexpr char kMethod[] = "/cpshard.v1.ShardService/ShardBatches";
-
-}  // namespace
-
-StreamCall::StreamCall(std::shared_ptr<StreamConnection> connection,
+StreamCall::StreamCall(const std::string& method, std::shared_ptr<StreamConnection> connection,
                        std::shared_ptr<StreamUser> user)
     : user_(std::move(user)),
       context_(std::make_unique<grpc::ClientContext>()),
       connection_(std::move(connection)) {
   grpc::GenericStub(connection_->channel())
-      .PrepareBidiStreamingCall(context_.get(), kMethod, {}, this);
+      .PrepareBidiStreamingCall(context_.get(), method, {}, this);
   AddHold();  // for writes that begin outside of the callbacks
   StartRead(&read_);
 }
 
-std::shared_ptr<StreamCall> StreamCall::Make(std::shared_ptr<StreamConnection> connection,
+std::shared_ptr<StreamCall> StreamCall::Make(const std::string& method,
+                                             std::shared_ptr<StreamConnection> connection,
                                              std::shared_ptr<StreamUser> user) {
-  const std::shared_ptr<StreamCall> call(new StreamCall(std::move(connection), std::move(user)));
+  const std::shared_ptr<StreamCall> call(
+      new StreamCall(method, std::move(connection), std::move(user)));
   call->self_ = call;
   return call;
 }

@@ -1,5 +1,5 @@
-// One call of ShardBatches as gRPC wants it: one read is always posted, one write at a time, holds
-// and cancels in the right order. What is read and written is its user's business.
+// One stream both ways as gRPC wants it: one read is always posted, one write at a time, holds and
+// cancels in the right order. What is read and written is its user's business.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -34,10 +35,12 @@ class StreamUser {
 // Thread-safe. Keeps itself and its user alive until the call has ended.
 class StreamCall final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
+  // `method`: "/package.Service/Method".
   // A call that was made must be started, even if it is cancelled before: it is never freed
   // otherwise. The caller keeps the connection until OnEnd, and longer: the last channel of a
   // process waits for gRPC's threads, so it must not go on one of them.
-  static std::shared_ptr<StreamCall> Make(std::shared_ptr<StreamConnection> connection,
+  static std::shared_ptr<StreamCall> Make(const std::string& method,
+                                          std::shared_ptr<StreamConnection> connection,
                                           std::shared_ptr<StreamUser> user);
   void Start();  // once
 
@@ -48,7 +51,8 @@ class StreamCall final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
   void Cancel();
 
  private:
-  StreamCall(std::shared_ptr<StreamConnection> connection, std::shared_ptr<StreamUser> user);
+  StreamCall(const std::string& method, std::shared_ptr<StreamConnection> connection,
+             std::shared_ptr<StreamUser> user);
 
   void WriteOn();
   bool StopWriting();

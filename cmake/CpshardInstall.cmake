@@ -13,7 +13,8 @@ foreach(folder core/plan core/batch core/exec client)
           FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE PATTERN draw EXCLUDE)
 endforeach()
 # Without codec.h and its like: they include the generated messages.
-foreach(header frames json options replies slices status tensor_places)
+foreach(header error_details frames json options replies session_codec session_messages
+        session_views slices status tensor_places)
   install(FILES proto/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cpshard/proto
           COMPONENT dev)
 endforeach()

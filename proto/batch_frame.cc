@@ -10,6 +10,7 @@
 #include "proto/frame_parts.h"
 #include "proto/frames.h"
 #include "proto/head_codec.h"
+#include "proto/session_parts.h"
 
 namespace cpshard {
 namespace {
@@ -47,26 +48,38 @@ absl::Status CheckText(const v1::BatchBegin& message) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<BatchFrame> DecodeBatchFrame(absl::Span<const Bytes> message) {
-  BatchFrame frame;
-  const auto header = std::make_shared<v1::BatchFrame>();
-  CPSHARD_ASSIGN_OR_RETURN(frame.body, ParseFrame(message, "BatchFrame", header.get()));
-  frame.batch_id = header->batch_id();
-  frame.frame_seq = header->frame_seq();
-  if (header->has_begin()) frame.begin = {header, &header->begin()};
-  frame.offset = header->offset();
-  frame.last = header->last();
-  if (header->has_crc32c()) frame.crc32c = header->crc32c();
-  frame.cancel = header->cancel();
-  return frame;
+absl::Status CheckSessionFrame(const v1::BatchFrame& header, const FrameBody& body) {
+  const bool of_batch =
+      header.has_begin() || header.has_push() || header.last() || header.cancel() || body.size > 0;
+  if (header.has_hello() + header.has_end() + of_batch > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a BatchFrame has `",
+                                                   header.has_hello() ? "hello" : "end",
+                                                   "` and something else; send two"));
+  }
+  if (header.has_begin() == header.has_push()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("batch ", header.batch_id(), ": a BatchFrame of PushBatches has ",
+                   header.has_begin() ? "`begin` without `push`" : "`push` without `begin`",
+                   "; they stand together"));
 }
 
-absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Limits& limits) {
-  BatchBegin begin;
-  CPSHARD_RETURN_IF_ERROR(CheckTotal(message.total_bytes(), limits));
-  CPSHARD_RETURN_IF_ERROR(DecodeHead(message, limits, &begin));
+// Also what is of a session.
+absl::Status DecodeSessionFields(const v1::BatchFrame& header, BatchFrame* frame) {
+  CPSHARD_RETURN_IF_ERROR(CheckSessionFrame(header, frame->body));
+  if (header.has_push()) {
+    CPSHARD_ASSIGN_OR_RETURN(frame->push, DecodePush(header.push()));
+  }
+  if (header.has_hello()) {
+    CPSHARD_ASSIGN_OR_RETURN(frame->hello, DecodeHello(header.hello()));
+  }
+  if (header.has_end()) {
+    CPSHARD_ASSIGN_OR_RETURN(frame->end, DecodeEnd(header.end()));
+  }
+  return absl::OkStatus();
+}
+
+// Of a begin whose options, cp_size, ranks and spec are read.
+absl::StatusOr<BatchBegin> WithPlaces(const v1::BatchBegin& message, BatchBegin begin) {
   CPSHARD_ASSIGN_OR_RETURN(begin.places,
                            CheckPlaces(message.entries(), begin.spec, message.total_bytes(),
                                        Sharing::kNone, /*specs_alone=*/false));
@@ -75,9 +88,8 @@ absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const
   return begin;
 }
 
-absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin) {
-  v1::BatchBegin message;
-  CPSHARD_RETURN_IF_ERROR(EncodeHead(begin.options, begin.cp_size, begin.ranks, &message));
+// ... and the other way round.
+absl::StatusOr<std::string> EncodeWithPlaces(const BatchBegin& begin, v1::BatchBegin message) {
   for (size_t i = 0; i < begin.places.size(); ++i) {
     v1::Entry* entry = message.add_entries();
     EncodeSpec(begin.spec.tensors[i], entry);
@@ -94,6 +106,59 @@ absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin) {
       " bytes, over the ", kMaxHeadBytes, " that a frame takes; send fewer or shorter entries"));
 }
 
+}  // namespace
+
+int64_t StatedBytes(const v1::BatchBegin& message) {
+  return static_cast<int64_t>(std::min(message.total_bytes(), uint64_t{1} << 62));
+}
+
+absl::StatusOr<BatchFrame> DecodeBatchFrame(absl::Span<const Bytes> message, FrameOf call) {
+  BatchFrame frame;
+  const auto header = std::make_shared<v1::BatchFrame>();
+  CPSHARD_ASSIGN_OR_RETURN(frame.body, ParseFrame(message, "BatchFrame", call, header.get()));
+  frame.batch_id = header->batch_id();
+  frame.frame_seq = header->frame_seq();
+  if (header->has_begin()) frame.begin = {header, &header->begin()};
+  frame.offset = header->offset();
+  frame.last = header->last();
+  if (header->has_crc32c()) frame.crc32c = header->crc32c();
+  frame.cancel = header->cancel();
+  if (call == FrameOf::kSession) CPSHARD_RETURN_IF_ERROR(DecodeSessionFields(*header, &frame));
+  return frame;
+}
+
+absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Limits& limits) {
+  BatchBegin begin;
+  CPSHARD_RETURN_IF_ERROR(CheckTotal(message.total_bytes(), limits));
+  CPSHARD_RETURN_IF_ERROR(DecodeHead(message, limits, &begin));
+  return WithPlaces(message, std::move(begin));
+}
+
+absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Options& options,
+                                            std::optional<int64_t> cp_size, const Limits& limits) {
+  if (message.has_options() || message.has_cp_size() || message.ranks_size() > 0) {
+    return absl::InvalidArgumentError(
+        "a batch that is pushed has options, cp_size or ranks of its own; they are the group's, "
+        "leave them out");
+  }
+  BatchBegin begin;
+  CPSHARD_RETURN_IF_ERROR(CheckTotal(message.total_bytes(), limits));
+  begin.options = options;
+  begin.cp_size = cp_size;
+  CPSHARD_RETURN_IF_ERROR(DecodeSpecsAndRanks(message, limits, &begin));
+  return WithPlaces(message, std::move(begin));
+}
+
+absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin) {
+  v1::BatchBegin message;
+  CPSHARD_RETURN_IF_ERROR(EncodeHead(begin.options, begin.cp_size, begin.ranks, &message));
+  return EncodeWithPlaces(begin, std::move(message));
+}
+
+absl::StatusOr<std::string> EncodePushedBegin(const BatchBegin& begin) {
+  return EncodeWithPlaces(begin, v1::BatchBegin());
+}
+
 std::string EncodeBatchFrame(const BatchFrame& frame, absl::string_view begin, size_t body_size) {
   v1::BatchFrame message;
   message.set_batch_id(frame.batch_id);
@@ -102,6 +167,9 @@ std::string EncodeBatchFrame(const BatchFrame& frame, absl::string_view begin, s
   message.set_last(frame.last);
   if (frame.crc32c) message.set_crc32c(*frame.crc32c);
   message.set_cancel(frame.cancel);
+  if (frame.push) EncodePush(*frame.push, message.mutable_push());
+  if (frame.hello) EncodeHello(*frame.hello, message.mutable_hello());
+  if (frame.end) EncodeEnd(*frame.end, message.mutable_end());
   std::string header = message.SerializeAsString();
   if (!begin.empty()) {
     AppendFieldStart(v1::BatchFrame::kBeginFieldNumber, begin.size(), &header);

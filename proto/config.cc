@@ -36,6 +36,13 @@ absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
     layer.max_inflight_batches = message.max_inflight_batches();
   }
   if (message.has_max_connections()) layer.max_connections = message.max_connections();
+  if (message.has_session_bytes()) layer.session_bytes = message.session_bytes();
+  if (message.has_replay_steps()) layer.replay_steps = message.replay_steps();
+  if (message.has_ahead_steps()) layer.ahead_steps = message.ahead_steps();
+  if (message.has_rank_timeout_seconds()) {
+    layer.rank_timeout_seconds = message.rank_timeout_seconds();
+  }
+  if (message.has_max_groups()) layer.max_groups = message.max_groups();
   const config::Limits& limits = message.limits();
   if (limits.has_max_batch_bytes()) layer.max_batch_bytes = limits.max_batch_bytes();
   if (limits.has_max_tensors()) layer.max_tensors = limits.max_tensors();

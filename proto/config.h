@@ -23,6 +23,11 @@ struct ConfigLayer {
   std::optional<int64_t> max_inflight_bytes;
   std::optional<int64_t> max_inflight_batches;
   std::optional<int64_t> max_connections;
+  std::optional<int64_t> session_bytes;
+  std::optional<int64_t> replay_steps;
+  std::optional<int64_t> ahead_steps;
+  std::optional<int64_t> rank_timeout_seconds;
+  std::optional<int64_t> max_groups;
   std::optional<int64_t> max_batch_bytes;
   std::optional<int64_t> max_tensors;
   std::optional<int64_t> max_ranks;

@@ -84,6 +84,12 @@ void AppendWindows(absl::Span<const Bytes> message, int64_t begin, int64_t end,
   }
 }
 
+int64_t SizeOf(absl::Span<const Bytes> message) {
+  int64_t size = 0;
+  for (Bytes span : message) size += static_cast<int64_t>(span.size());
+  return size;
+}
+
 absl::Status NoFrame(int64_t size, absl::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat("a message of ", size, " bytes is not a ", name));
 }
@@ -91,16 +97,16 @@ absl::Status NoFrame(int64_t size, absl::string_view name) {
 }  // namespace
 
 absl::StatusOr<FrameBody> ParseFrame(absl::Span<const Bytes> message, absl::string_view name,
-                                     google::protobuf::MessageLite* header) {
-  int64_t size = 0;
-  for (Bytes span : message) size += static_cast<int64_t>(span.size());
+                                     FrameOf call, google::protobuf::MessageLite* header) {
+  const int64_t size = SizeOf(message);
   if (size > std::numeric_limits<int>::max() / 2) return NoFrame(size, name);
   const std::optional<BodyField> body = FindBody(message, static_cast<int>(size));
   if (!body) return NoFrame(size, name);
   const int64_t header_size = size - (body->end - body->field);
-  if (header_size > kMaxHeaderBytes) {
+  const int64_t max = call == FrameOf::kSession ? kMaxSessionHeaderBytes : kMaxHeaderBytes;
+  if (header_size > max) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a ", name, " has a header of ", header_size, " bytes, over the ", kMaxHeaderBytes,
+        "a ", name, " has a header of ", header_size, " bytes, over the ", max,
         " of a frame without its body; name fewer streams in a batch, or shorter ones"));
   }
   // The fields around the body: joined they are a message that says the same.
@@ -115,6 +121,21 @@ absl::StatusOr<FrameBody> ParseFrame(absl::Span<const Bytes> message, absl::stri
   AppendWindows(message, body->begin, body->end, &result.pieces);
   result.size = body->end - body->begin;
   return result;
+}
+
+absl::Status ParseMessage(absl::Span<const Bytes> message, absl::string_view name,
+                          int64_t max_bytes, google::protobuf::MessageLite* result) {
+  const int64_t size = SizeOf(message);
+  if (size > max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a ", name, " has ", size, " bytes, over the limit of ", max_bytes));
+  }
+  // In one piece: of one that ends early (a tag of 0) protobuf's parser backs up beyond the last of
+  // several short ones, and aborts. (ParseFrame walks the fields before.)
+  std::string bytes;
+  bytes.reserve(size);
+  for (Bytes span : message) bytes.append(reinterpret_cast<const char*>(span.data()), span.size());
+  return result->ParseFromString(bytes) ? absl::OkStatus() : NoFrame(size, name);
 }
 
 void AppendFieldStart(int field, size_t size, std::string* message) {

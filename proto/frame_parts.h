@@ -18,10 +18,15 @@ namespace cpshard {
 // Parses all of `message` but its body into `header` and returns the body: windows on `message`,
 // wherever between the fields it stands. Of several bodies the last one counts; those before it
 // are part of the header.
-// InvalidArgument, with the sizes: no message of this kind; a header over kMaxHeaderBytes, which is
-// seen before anything is parsed. `name` is for these texts.
+// InvalidArgument, with the sizes: no message of this kind; a header that is too large for `call`,
+// which is seen before anything is parsed. `name` is for these texts.
 absl::StatusOr<FrameBody> ParseFrame(absl::Span<const Bytes> message, absl::string_view name,
-                                     google::protobuf::MessageLite* header);
+                                     FrameOf call, google::protobuf::MessageLite* header);
+
+// Parses a message without a body. InvalidArgument, with the sizes: no message of this kind; one
+// over `max_bytes`.
+absl::Status ParseMessage(absl::Span<const Bytes> message, absl::string_view name,
+                          int64_t max_bytes, google::protobuf::MessageLite* result);
 
 // Appends the tag and length of a field whose `size` bytes follow.
 void AppendFieldStart(int field, size_t size, std::string* message);

@@ -1,4 +1,5 @@
-// Frames of a ShardBatches stream: the small header is a message, the body stays where it is.
+// Frames of a ShardBatches stream, and of PushBatches, PullShards and GetShard, which carry more
+// (session_messages.h): the small header is a message, the body stays where it is.
 //
 // Sending: a header string made here, then the body's bytes, together one valid message. Receiving:
 // the message as gRPC hands it over, in slices that lie anywhere; the header is parsed, the body is
@@ -20,6 +21,7 @@
 #include "core/exec/shard_body.h"
 #include "core/plan/spec.h"
 #include "proto/options.h"
+#include "proto/session_messages.h"
 #include "proto/tensor_places.h"
 
 namespace cpshard {
@@ -32,10 +34,16 @@ class ShardFrame;
 inline constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;  // of a frame without its body
 // What a serialised begin or head may have, so that the other fields of the frame fit beside it.
 inline constexpr int64_t kMaxHeadBytes = kMaxHeaderBytes - 256;
+// ... of a session: with a loader's state beside a head.
+inline constexpr int64_t kMaxSessionHeaderBytes = kMaxHeaderBytes + kMaxLoaderStateBytes + 1024;
 inline constexpr int64_t kMaxChunkBytes = int64_t{4} << 20;  // of the body of a frame
 inline constexpr int64_t kChunkBytes = int64_t{2} << 20;     // what this project sends
 
 using Bytes = absl::Span<const std::byte>;
+
+// Which calls a frame is of. Fields of sessions are ignored in frames of ShardBatches, like unknown
+// ones.
+enum class FrameOf { kShardBatches, kSession };
 
 // The body of a received frame: windows on the message, none of them empty.
 struct FrameBody {
@@ -63,23 +71,41 @@ struct BatchFrame {
   bool last = false;
   std::optional<uint32_t> crc32c;
   bool cancel = false;
+  std::optional<PushHead> push;      // beside `begin`
+  std::optional<LoaderHello> hello;  // then the frame has nothing else
+  std::optional<EndOfStream> end;    // likewise
   FrameBody body;
 };
 
 // InvalidArgument, with the sizes: the message is no BatchFrame, or its header is over
-// kMaxHeaderBytes. The message must outlive the frame's body.
-absl::StatusOr<BatchFrame> DecodeBatchFrame(absl::Span<const Bytes> message);
+// kMaxHeaderBytes (kMaxSessionHeaderBytes). Of a session also: what session_checks.h refuses of
+// push, hello and end; `begin` without `push` or the other way round; hello or end beside something
+// else. The message must outlive the frame's body.
+absl::StatusOr<BatchFrame> DecodeBatchFrame(absl::Span<const Bytes> message,
+                                            FrameOf call = FrameOf::kShardBatches);
+
+// total_bytes as the message states it, unchecked; at most 2^62.
+int64_t StatedBytes(const v1::BatchBegin& message);
 
 // What DecodeShardBatchRequest refuses, and a total_bytes that is not the end of the last tensor
 // (or that rounded up to 64). Nothing of the size of the batch is allocated.
 absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Limits& limits);
 
+// Of a batch that is pushed: options and cp_size are the group's, ranks are all of it. Refuses a
+// message that has its own.
+absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Options& options,
+                                            std::optional<int64_t> cp_size, const Limits& limits);
+
 // A serialised BatchBegin. ResourceExhausted: over kMaxHeaderBytes, less a little. InvalidArgument:
 // a cp_size, rank, name or text that has no place on the wire.
 absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin);
 
+// The same of a batch that is pushed: options, cp_size and ranks stay here.
+absl::StatusOr<std::string> EncodePushedBegin(const BatchBegin& begin);
+
 // The header of a frame whose body of `body_size` bytes follows; frame.body and frame.begin do not
-// count, `begin` is what EncodeBatchBegin made (empty in later frames).
+// count, `begin` is what EncodeBatchBegin or EncodePushedBegin made (empty in later frames). What
+// is sent of push, hello and end is not checked: see session_checks.h.
 std::string EncodeBatchFrame(const BatchFrame& frame, absl::string_view begin, size_t body_size);
 
 // --- server to loader ----------------------------------------------------------------------------
@@ -91,7 +117,7 @@ struct Credit {
 
 // Why a batch failed, and after how long the same one may succeed (absent: never).
 struct BatchError {
-  absl::Status status;
+  absl::Status status;  // of a session with ErrorDetails, whose retry_after is sent too
   std::optional<int64_t> retry_after_ms;
 };
 
@@ -113,12 +139,14 @@ struct ShardFrame {
   std::optional<Credit> credit;
   std::optional<BatchError> error;
   bool draining = false;
+  std::optional<DeliveryHead> delivery;  // its id is batch_id
   FrameBody body;
   std::shared_ptr<const v1::ShardFrame> message;  // what ReadShards reads
 };
 
-// InvalidArgument: as of DecodeBatchFrame, and sizes that no answer has.
-absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message);
+// InvalidArgument: as of DecodeBatchFrame, sizes that no answer has, and a delivery that cannot be.
+absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message,
+                                            FrameOf call = FrameOf::kShardBatches);
 
 // The shards that `frames` (those of one answer that had heads, in order) name, as windows on the
 // complete answer buffer. InvalidArgument: what cannot be.

@@ -39,17 +39,23 @@ absl::Status EncodeHead(const Options& options, std::optional<int64_t> cp_size,
   return absl::OkStatus();
 }
 
-// Fills options, cp_size, ranks and spec, validated, of a Request or a BatchBegin.
+// Fills spec and ranks of a Request or a BatchBegin whose cp_size is known, validated.
 template <typename Message, typename Head>
-absl::Status DecodeHead(const Message& message, const Limits& limits, Head* head) {
-  head->options = Options(message.options());
-  if (message.has_cp_size()) head->cp_size = message.cp_size();
+absl::Status DecodeSpecsAndRanks(const Message& message, const Limits& limits, Head* head) {
   CPSHARD_ASSIGN_OR_RETURN(head->spec, DecodeSpecs(message.entries()));
   head->spec.cp_size = head->cp_size;
   CPSHARD_RETURN_IF_ERROR(ValidateSpec(head->spec, limits));
   const std::vector<int64_t> asked(message.ranks().begin(), message.ranks().end());
   CPSHARD_ASSIGN_OR_RETURN(head->ranks, ResolveRanks(asked, head->spec.num_ranks()));
   return absl::OkStatus();
+}
+
+// Fills options, cp_size, ranks and spec, validated.
+template <typename Message, typename Head>
+absl::Status DecodeHead(const Message& message, const Limits& limits, Head* head) {
+  head->options = Options(message.options());
+  if (message.has_cp_size()) head->cp_size = message.cp_size();
+  return DecodeSpecsAndRanks(message, limits, head);
 }
 
 }  // namespace cpshard

@@ -10,6 +10,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.pb.h"
 #include "proto/codec.h"
+#include "proto/session_codec.h"
 #include "proto/strict_json.h"
 
 namespace cpshard {
@@ -57,6 +58,12 @@ absl::StatusOr<std::vector<ShardLayout>> LayoutsFromJson(absl::string_view json)
     layouts.push_back(std::move(layout));
   }
   return layouts;
+}
+
+std::string GroupsToJson(const std::vector<GroupView>& groups) {
+  v1::ListGroupsReply message;
+  EncodeGroupViews(groups, &message);
+  return Print(message);
 }
 
 absl::StatusOr<std::string> SummaryToJson(const PlanSummary& summary) {

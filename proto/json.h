@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "core/plan/shard_layout.h"
 #include "proto/replies.h"
+#include "proto/session_views.h"
 
 namespace cpshard {
 
@@ -17,6 +18,9 @@ std::string LayoutsToJson(const std::vector<ShardLayout>& layouts);
 
 // InvalidArgument: not a JSON array of ShardLayout messages.
 absl::StatusOr<std::vector<ShardLayout>> LayoutsFromJson(absl::string_view json);
+
+// A ListGroupsReply.
+std::string GroupsToJson(const std::vector<GroupView>& groups);
 
 // A PlanLayoutReply.
 absl::StatusOr<std::string> SummaryToJson(const PlanSummary& summary);

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "core/plan/targets.h"
 #include "cpshard/v1/options.pb.h"
 #include "proto/layout_options.h"
+#include "proto/stable_bytes.h"
 #include "proto/strict_json.h"
 
 namespace cpshard {
@@ -106,6 +108,10 @@ absl::StatusOr<Options> Options::FromJson(absl::string_view json) {
   return options;
 }
 
+void Options::RaiseMinPaddedLen(int64_t columns) {
+  message_->set_min_padded_len(std::max(message_->min_padded_len(), columns));
+}
+
 void Options::SetDefaultPaddingTokenId(int64_t id) {
   if (!message_->has_padding_token_id()) message_->set_padding_token_id(id);
 }
@@ -118,6 +124,18 @@ std::string Options::ToJson() const {
   (void)google::protobuf::util::MessageToJsonString(*message_, &json, print);
   return json;
 }
+
+absl::StatusOr<Options> Options::FromBytes(absl::string_view bytes) {
+  Options options;
+  if (!options.message_->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: ", bytes.size(), " bytes are no ShardingOptions"));
+  }
+  CPSHARD_RETURN_IF_ERROR(RefuseUnknownFields(*options.message_));
+  return options;
+}
+
+std::string Options::ToBytes() const { return StableBytes(*message_); }
 
 std::vector<std::string> Options::BuiltLayouts() {
   std::vector<std::string> names;

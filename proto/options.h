@@ -32,10 +32,18 @@ class Options {
   // layouts, a wrong type, a number out of range.
   static absl::StatusOr<Options> FromJson(absl::string_view json);
 
+  // At least so many columns for padded rows: of layouts that take it (contract D14).
+  void RaiseMinPaddedLen(int64_t columns);
+
   // Gives the options a padding_token_id if they have none.
   void SetDefaultPaddingTokenId(int64_t id);
 
   std::string ToJson() const;
+
+  // The serialised message, the same bytes for the same options.
+  // InvalidArgument: no message; a field or an enum value this build does not know.
+  static absl::StatusOr<Options> FromBytes(absl::string_view bytes);
+  std::string ToBytes() const;
 
   // The layout that the options name.
   // InvalidArgument: no layout; a field or an enum value this build does not know.

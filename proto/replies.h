@@ -28,10 +28,22 @@ struct StreamLimits {
   int64_t max_inflight_batches = 64;
 };
 
+// As the message SessionLimits says.
+struct SessionLimits {
+  int64_t session_bytes = int64_t{4} << 30;
+  int64_t replay_steps = 1;
+  int64_t ahead_steps = 8;
+  int64_t rank_timeout_seconds = 120;
+  int64_t max_groups = 64;
+};
+
 // As the message Counters says.
 struct Counters {
   int64_t buffers_out = 0, bytes_out = 0, connections = 0, streams = 0, batches = 0;
   int64_t batches_sharded = 0, batches_refused = 0, streams_stalled = 0, connections_refused = 0;
+  int64_t sessions = 0, loaders = 0, session_bytes = 0, most_session_bytes = 0;
+  int64_t pushed = 0, delivered = 0, duplicates = 0, pushes_refused = 0;
+  int64_t digest_conflicts = 0, digest_changes = 0, seeks = 0, generations = 0;
 };
 
 struct ServerInfo {
@@ -39,6 +51,7 @@ struct ServerInfo {
   std::string instance_id;
   Limits limits;
   StreamLimits stream_limits;
+  SessionLimits session_limits;
   int64_t max_chunk_bytes = 0;  // of the body of a frame
   std::vector<std::string> layouts;
   std::vector<std::string> capabilities;

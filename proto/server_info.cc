@@ -17,6 +17,12 @@ void EncodeLimits(const ServerInfo& info, v1::Limits* limits) {
   limits->set_max_inflight_batches(info.stream_limits.max_inflight_batches);
   limits->set_max_chunk_bytes(info.max_chunk_bytes);
   limits->set_max_header_bytes(kMaxHeaderBytes);
+  v1::SessionLimits* sessions = limits->mutable_sessions();
+  sessions->set_session_bytes(info.session_limits.session_bytes);
+  sessions->set_replay_steps(info.session_limits.replay_steps);
+  sessions->set_ahead_steps(info.session_limits.ahead_steps);
+  sessions->set_rank_timeout_seconds(info.session_limits.rank_timeout_seconds);
+  sessions->set_max_groups(info.session_limits.max_groups);
 }
 
 void EncodeCounters(const Counters& counters, v1::Counters* message) {
@@ -29,6 +35,18 @@ void EncodeCounters(const Counters& counters, v1::Counters* message) {
   message->set_batches_refused(counters.batches_refused);
   message->set_streams_stalled(counters.streams_stalled);
   message->set_connections_refused(counters.connections_refused);
+  message->set_sessions(counters.sessions);
+  message->set_loaders(counters.loaders);
+  message->set_session_bytes(counters.session_bytes);
+  message->set_most_session_bytes(counters.most_session_bytes);
+  message->set_pushed(counters.pushed);
+  message->set_delivered(counters.delivered);
+  message->set_duplicates(counters.duplicates);
+  message->set_pushes_refused(counters.pushes_refused);
+  message->set_digest_conflicts(counters.digest_conflicts);
+  message->set_digest_changes(counters.digest_changes);
+  message->set_seeks(counters.seeks);
+  message->set_generations(counters.generations);
 }
 
 Counters DecodeCounters(const v1::Counters& message) {
@@ -42,6 +60,18 @@ Counters DecodeCounters(const v1::Counters& message) {
   counters.batches_refused = message.batches_refused();
   counters.streams_stalled = message.streams_stalled();
   counters.connections_refused = message.connections_refused();
+  counters.sessions = message.sessions();
+  counters.loaders = message.loaders();
+  counters.session_bytes = message.session_bytes();
+  counters.most_session_bytes = message.most_session_bytes();
+  counters.pushed = message.pushed();
+  counters.delivered = message.delivered();
+  counters.duplicates = message.duplicates();
+  counters.pushes_refused = message.pushes_refused();
+  counters.digest_conflicts = message.digest_conflicts();
+  counters.digest_changes = message.digest_changes();
+  counters.seeks = message.seeks();
+  counters.generations = message.generations();
   return counters;
 }
 
@@ -68,6 +98,9 @@ ServerInfo DecodeServerInfo(const v1::GetServerInfoReply& message) {
   info.limits.max_name_bytes = limits.max_name_bytes();
   info.limits.max_ranks = limits.max_ranks();
   info.stream_limits = {limits.max_inflight_bytes(), limits.max_inflight_batches()};
+  const v1::SessionLimits& sessions = limits.sessions();
+  info.session_limits = {sessions.session_bytes(), sessions.replay_steps(), sessions.ahead_steps(),
+                         sessions.rank_timeout_seconds(), sessions.max_groups()};
   info.max_chunk_bytes = limits.max_chunk_bytes();
   info.layouts.assign(message.layouts().begin(), message.layouts().end());
   info.capabilities.assign(message.capabilities().begin(), message.capabilities().end());

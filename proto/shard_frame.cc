@@ -8,28 +8,23 @@
 #include "cpshard/v1/service.pb.h"
 #include "proto/frame_parts.h"
 #include "proto/frames.h"
+#include "proto/session_parts.h"
 #include "proto/shard_codec.h"
-#include "proto/text.h"
+#include "proto/status_codec.h"
 #include "proto/totals_codec.h"
 
 namespace cpshard {
 namespace {
 
 void EncodeError(const BatchError& error, v1::BatchStatus* message) {
-  message->set_code(static_cast<uint32_t>(error.status.code()));
-  message->set_message(CutText(error.status.message()));
+  EncodeStatus(error.status, message);
   if (!error.retry_after_ms) return;
   message->set_retry_after_ms(static_cast<uint32_t>(
       std::clamp<int64_t>(*error.retry_after_ms, 0, std::numeric_limits<uint32_t>::max())));
 }
 
 BatchError DecodeError(const v1::BatchStatus& message) {
-  BatchError error;
-  const bool known = message.code() >= 1 && message.code() <= 16;
-  error.status =
-      known ? absl::Status(static_cast<absl::StatusCode>(message.code()), message.message())
-            : absl::UnknownError(
-                  absl::StrCat("status code ", message.code(), ": ", message.message()));
+  BatchError error{DecodeStatus(message), std::nullopt};
   if (message.has_retry_after_ms()) error.retry_after_ms = message.retry_after_ms();
   return error;
 }
@@ -45,10 +40,10 @@ absl::StatusOr<int64_t> ToBytes(uint64_t bytes, absl::string_view what, uint64_t
 
 }  // namespace
 
-absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message) {
+absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message, FrameOf call) {
   ShardFrame frame;
   const auto header = std::make_shared<v1::ShardFrame>();
-  CPSHARD_ASSIGN_OR_RETURN(frame.body, ParseFrame(message, "ShardFrame", header.get()));
+  CPSHARD_ASSIGN_OR_RETURN(frame.body, ParseFrame(message, "ShardFrame", call, header.get()));
   frame.batch_id = header->batch_id();
   frame.frame_seq = header->frame_seq();
   if (header->has_begin()) {
@@ -68,6 +63,9 @@ absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message) {
   }
   if (header->has_status()) frame.error = DecodeError(header->status());
   frame.draining = header->draining();
+  if (call == FrameOf::kSession && header->has_delivery()) {
+    CPSHARD_ASSIGN_OR_RETURN(frame.delivery, DecodeDelivery(header->delivery(), frame.batch_id));
+  }
   frame.message = header;
   return frame;
 }
@@ -84,6 +82,7 @@ std::string EncodeShardFrame(const ShardFrame& frame, absl::string_view head, si
   }
   if (frame.error) EncodeError(*frame.error, message.mutable_status());
   message.set_draining(frame.draining);
+  if (frame.delivery) EncodeDelivery(*frame.delivery, message.mutable_delivery());
   std::string header = message.SerializeAsString();
   header.append(head.data(), head.size());
   return EndHeader(std::move(header), body_size);

@@ -1,4 +1,5 @@
-// The one translation between absl::Status and grpc::Status. The code numbers are the same.
+// The one translation between absl::Status and grpc::Status. The code numbers are the same;
+// ErrorDetails become the details of the status, which any gRPC client can read.
 #pragma once
 
 #include <grpcpp/support/status.h>

@@ -6,8 +6,6 @@
 namespace cpshard {
 namespace {
 
-constexpr size_t kMaxText = 2048;
-
 // Bytes of the character that `text` starts with; 0: of UTF-8 it is none.
 size_t CharacterSize(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
@@ -27,12 +25,12 @@ size_t CharacterSize(absl::string_view text) {
 
 }  // namespace
 
-std::string CutText(absl::string_view text) {
+std::string CutText(absl::string_view text, size_t max_bytes) {
   std::string cut;
   while (!text.empty()) {
     const size_t size = CharacterSize(text);
     const absl::string_view character = size > 0 ? text.substr(0, size) : "?";
-    if (cut.size() + character.size() > kMaxText) return cut + "...";
+    if (cut.size() + character.size() > max_bytes) return cut + "...";
     cut.append(character.data(), character.size());
     text.remove_prefix(std::max<size_t>(size, 1));
   }

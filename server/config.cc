@@ -41,6 +41,12 @@ void Apply(const ConfigLayer& layer, ServerOptions& options) {
   StreamLimits& stream = options.stream_limits;
   if (layer.max_inflight_bytes) stream.max_inflight_bytes = *layer.max_inflight_bytes;
   if (layer.max_inflight_batches) stream.max_inflight_batches = *layer.max_inflight_batches;
+  SessionLimits& sessions = options.session_limits;
+  if (layer.session_bytes) options.session_bytes = *layer.session_bytes;
+  if (layer.replay_steps) sessions.replay_steps = *layer.replay_steps;
+  if (layer.ahead_steps) sessions.ahead_steps = *layer.ahead_steps;
+  if (layer.rank_timeout_seconds) sessions.rank_timeout_seconds = *layer.rank_timeout_seconds;
+  if (layer.max_groups) sessions.max_groups = *layer.max_groups;
   if (layer.max_batch_bytes) options.limits.max_batch_bytes = *layer.max_batch_bytes;
   if (layer.max_tensors) options.limits.max_tensors = *layer.max_tensors;
   if (layer.max_ranks) options.limits.max_ranks = *layer.max_ranks;
@@ -74,6 +80,14 @@ absl::Status Validate(const ServerOptions& options) {
       CheckRange("max_inflight_bytes", stream.max_inflight_bytes, 1, int64_t{1} << 40));
   CPSHARD_RETURN_IF_ERROR(
       CheckRange("max_inflight_batches", stream.max_inflight_batches, 1, 1 << 16));
+  const SessionLimits& sessions = options.session_limits;
+  CPSHARD_RETURN_IF_ERROR(
+      CheckRange("session_bytes", options.session_bytes.value_or(0), 0, options.pool_bytes));
+  CPSHARD_RETURN_IF_ERROR(CheckRange("replay_steps", sessions.replay_steps, 1, 1 << 10));
+  CPSHARD_RETURN_IF_ERROR(CheckRange("ahead_steps", sessions.ahead_steps, 2, 1 << 10));
+  CPSHARD_RETURN_IF_ERROR(
+      CheckRange("rank_timeout_seconds", sessions.rank_timeout_seconds, 1, 24 * 3600));
+  CPSHARD_RETURN_IF_ERROR(CheckRange("max_groups", sessions.max_groups, 1, 1 << 16));
   CPSHARD_RETURN_IF_ERROR(CheckRange("socket_mode", options.socket_mode, 0, 0777));
   CPSHARD_RETURN_IF_ERROR(
       CheckRange("max_batch_bytes", options.limits.max_batch_bytes, 1, int64_t{1} << 40));
@@ -161,6 +175,24 @@ void DeclareLimits(CLI::App& app, ConfigLayer& layer) {
   add("--max-ranks", layer.max_ranks, "N", "ranks of a group (cp_size)", defaults.limits.max_ranks);
 }
 
+void DeclareSessions(CLI::App& app, ConfigLayer& layer) {
+  const SessionLimits defaults;
+  const auto add = [&app](const std::string& flag, std::optional<int64_t>& value,
+                          const std::string& unit, const std::string& text) {
+    Add(app, flag, value, unit, text)->group("Sessions");
+  };
+  add("--session-bytes", layer.session_bytes, "BYTES",
+      Default("of pool-bytes, for what loaders push; 0: no\nsessions; not given: half of them",
+              ServerOptions().pool_bytes / 2));
+  add("--replay-steps", layer.replay_steps, "N",
+      Default("committed steps that stay in memory", defaults.replay_steps));
+  add("--ahead-steps", layer.ahead_steps, "N",
+      Default("steps beyond them that loaders may push", defaults.ahead_steps));
+  add("--rank-timeout-seconds", layer.rank_timeout_seconds, "SECONDS",
+      Default("a reader without a connection has left then", defaults.rank_timeout_seconds));
+  add("--max-groups", layer.max_groups, "N", Default("groups of readers", defaults.max_groups));
+}
+
 constexpr char kFooter[] =
     R"(Every setting also has a variable, CPSHARD_MAX_RANKS for --max-ranks, and a key
 in the file, max_ranks (there max_batch_bytes, max_tensors and max_ranks stand
@@ -187,6 +219,7 @@ void Declare(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mod
   DeclareConfiguration(app, flags);
   DeclareListeners(app, flags, socket_mode);
   DeclareLimits(app, flags.layer);
+  DeclareSessions(app, flags.layer);
   app.add_flag("--version", flags.version, "print the version and what this build was made of");
 }
 

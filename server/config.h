@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ServerOptions {
   absl::Duration stall = absl::Seconds(30);  // a stream that makes no progress is cut off
   int64_t max_connections = 1024;
   StreamLimits stream_limits;
+  std::optional<int64_t> session_bytes;  // of pool_bytes; absent: half
+  SessionLimits session_limits;          // but for session_bytes
   Limits limits;
 };
 

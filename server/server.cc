@@ -43,6 +43,17 @@ size_t QuotaBytes(const StreamLimits& limits) {
   return static_cast<size_t>(std::max(kMinQuotaBytes, 4 * limits.max_inflight_bytes));
 }
 
+SessionLimits SessionLimitsOf(const ServerOptions& options) {
+  SessionLimits limits = options.session_limits;
+  limits.session_bytes = options.session_bytes.value_or(options.pool_bytes / 2);
+  return limits;
+}
+
+// Of pool_bytes, what sessions do not have.
+int64_t StatelessBytes(const ServerOptions& options) {
+  return options.pool_bytes - SessionLimitsOf(options).session_bytes;
+}
+
 void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {
   grpc::ResourceQuota quota("cpshard");
   quota.Resize(QuotaBytes(limits));
@@ -71,15 +82,16 @@ class Server::Impl {
  public:
   explicit Impl(const ServerOptions& options)
       : options_(options),
-        pool_({.max_bytes = static_cast<size_t>(options.pool_bytes)}),
+        pool_({.max_bytes = static_cast<size_t>(StatelessBytes(options))}),
         executor_(MakeCpuExecutor()),
         rpcs_(
             {.limits = options.limits,
              .workers = options.workers,
              .queue = options.queue,
              .stream_limits = options.stream_limits,
+             .session_limits = SessionLimitsOf(options),
              .stall = options.stall,
-             .max_bytes_per_connection = options.pool_bytes / 2},
+             .max_bytes_per_connection = StatelessBytes(options) / 2},
             *executor_, pool_,
             {.cut_connection = [this](const std::string& peer) { acceptor_->Shut(peer); },
              .describe_peer = [this](const std::string& peer) { return acceptor_->Describe(peer); },
@@ -155,6 +167,7 @@ class Server::Impl {
     ended.Notify();
     cutter.join();
     server_.reset();
+    rpcs_.Clear();
   }
 
   const ServerOptions options_;

@@ -18,6 +18,7 @@
 #include "server/call_limit.h"
 #include "server/counters.h"
 #include "server/log.h"
+#include "server/session/sessions.h"
 #include "server/stream/stream_watch.h"
 #include "server/version.h"
 #include "server/worker_pool.h"
@@ -50,11 +51,31 @@ class CountedReactor : public grpc::ServerUnaryReactor {
   const std::function<void()> on_done_;
 };
 
-// Generated code for the unary calls; the messages of the stream come as bytes.
+// A call with an answer of many messages that is refused.
+class RefusedReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  RefusedReactor(std::function<void()> on_done, const absl::Status& status)
+      : on_done_(std::move(on_done)) {
+    Finish(ToGrpc(status));
+  }
+  void OnDone() override {
+    on_done_();
+    delete this;
+  }
+
+ private:
+  const std::function<void()> on_done_;
+};
+
+// Generated code for the unary calls; the messages of streams come as bytes.
 using Service = v1::ShardService;
-using Methods = Service::WithRawCallbackMethod_ShardBatches<
-    Service::WithCallbackMethod_ShardBatch<Service::WithCallbackMethod_PlanLayout<
-        Service::WithCallbackMethod_GetServerInfo<Service::Service>>>>;
+using Unary = Service::WithCallbackMethod_GetServerInfo<Service::WithCallbackMethod_PlanLayout<
+    Service::WithCallbackMethod_ShardBatch<Service::WithCallbackMethod_OpenSession<
+        Service::WithCallbackMethod_CloseSession<Service::WithCallbackMethod_ListGroups<
+            Service::WithCallbackMethod_DumpGroup<Service::Service>>>>>>>;
+using Methods =
+    Service::WithRawCallbackMethod_ShardBatches<Service::WithRawCallbackMethod_PushBatches<
+        Service::WithRawCallbackMethod_PullShards<Service::WithRawCallbackMethod_GetShard<Unary>>>>;
 
 }  // namespace
 
@@ -67,19 +88,10 @@ class ShardRpcs::Impl : public Methods {
         pool_(pool),
         instance_id_(NewInstanceId()),
         shares_(options.max_bytes_per_connection),
-        workers_(options.workers, options.queue) {
-    stream_context_.limits = options.limits;
-    stream_context_.stream_limits = options.stream_limits;
-    stream_context_.stall = options.stall;
-    stream_context_.executor = &executor;
-    stream_context_.max_sharding = std::max<int64_t>(1, options.workers - 1);
-    stream_context_.pool = &pool;
-    stream_context_.shares = &shares_;
-    stream_context_.counters = &counters_;
-    stream_context_.run_later = [this](std::function<void()> work) {
-      workers_.Post(std::move(work));
-    };
-  }
+        stream_context_(ContextOf(options)),
+        sessions_(stream_context_, options.session_limits, instance_id_),
+        workers_(options.workers, options.queue),
+        watch_([this](absl::Time now) { sessions_.Tick(now); }) {}
 
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest*,
@@ -95,9 +107,12 @@ class ShardRpcs::Impl : public Methods {
     info.instance_id = instance_id_;
     info.limits = options_.limits;
     info.stream_limits = options_.stream_limits;
+    info.session_limits = options_.session_limits;
     info.max_chunk_bytes = kMaxChunkBytes;
     info.layouts = Options::BuiltLayouts();
-    info.capabilities = {"plan_layout", "shard_batch", "shard_batches"};
+    info.capabilities = {"plan_layout",  "shard_batch",  "shard_batches",
+                         "open_session", "push_batches", "pull_shards",
+                         "get_shard",    "list_groups",  "dump_group"};
     info.executor = std::string(executor_.name());
     info.counters = counters();
     EncodeServerInfo(info, reply);
@@ -135,26 +150,83 @@ class ShardRpcs::Impl : public Methods {
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ShardBatches(
       grpc::CallbackServerContext* call) override {
-    const auto stream =
-        StreamReactor::Start(call, stream_context_,
-                             {[this](const std::string& peer) { Cut(peer); },
-                              [this](const std::string& peer) { return Describe(peer); },
-                              [this, leave = Enter(call)](StreamReactor* done) {
-                                watch_.Remove(done);
-                                leave();
-                              }});
+    const auto stream = TwoWayReactor::Start(
+        call, stream_context_, OwnerOf(call), [this](std::string peer, auto on_output) {
+          return BatchStream::Make(stream_context_, std::move(peer), std::move(on_output));
+        });
     watch_.Add(stream);
     return stream.get();
   }
 
+  grpc::ServerUnaryReactor* OpenSession(grpc::CallbackServerContext* context,
+                                        const v1::OpenSessionRequest* message,
+                                        v1::OpenSessionReply* reply) override {
+    return OnWorker(context, [this, message, reply]() -> absl::Status {
+      CPSHARD_ASSIGN_OR_RETURN(cpshard::OpenSession open, DecodeOpenSession(*message));
+      CPSHARD_ASSIGN_OR_RETURN(const OpenedSession opened, sessions_.Open(std::move(open)));
+      EncodeOpenedSession(opened, reply);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* CloseSession(grpc::CallbackServerContext* context,
+                                         const v1::CloseSessionRequest* message,
+                                         v1::CloseSessionReply*) override {
+    std::function<void()> leave = Enter(context);
+    absl::StatusOr<SessionName> session = DecodeCloseSession(*message);
+    if (session.ok()) return sessions_.Close(*std::move(session), std::move(leave));
+    auto* reactor = new CountedReactor(std::move(leave));
+    reactor->Finish(ToGrpc(session.status()));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* ListGroups(grpc::CallbackServerContext* context,
+                                       const v1::ListGroupsRequest*,
+                                       v1::ListGroupsReply* reply) override {
+    return OnWorker(context, [this, reply] {
+      EncodeGroupViews(sessions_.Views(), reply);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* DumpGroup(grpc::CallbackServerContext* context,
+                                      const v1::DumpGroupRequest* message,
+                                      v1::DumpGroupReply* reply) override {
+    return OnWorker(context, [this, message, reply]() -> absl::Status {
+      CPSHARD_ASSIGN_OR_RETURN(const GroupView view, sessions_.View(message->group()));
+      EncodeGroupView(view, reply);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PushBatches(
+      grpc::CallbackServerContext* call) override {
+    return sessions_.Push(call, OwnerOf(call), watch_);
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PullShards(
+      grpc::CallbackServerContext* call) override {
+    return sessions_.Pull(call, OwnerOf(call), watch_);
+  }
+
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* GetShard(grpc::CallbackServerContext* call,
+                                                       const grpc::ByteBuffer* message) override {
+    absl::StatusOr<cpshard::GetShard> request = ParseGetShard(*message);
+    if (!request.ok()) return new RefusedReactor(Enter(call), request.status());
+    return sessions_.Get(call, OwnerOf(call), watch_, *std::move(request));
+  }
+
   void Drain() {
     draining_ = true;
+    sessions_.Drain();
     watch_.Drain();
   }
 
+  void Clear() { sessions_.Clear(); }
+
   int64_t active() const { return active_; }
 
-  Counters counters() const {
+  Counters counters() {
     Counters counters;
     const BufferPoolStats pool = pool_.stats();
     counters.buffers_out = static_cast<int64_t>(pool.buffers_out);
@@ -164,11 +236,45 @@ class ShardRpcs::Impl : public Methods {
     counters.batches_sharded = counters_.batches_sharded;
     counters.batches_refused = counters_.batches_refused;
     counters.streams_stalled = counters_.streams_stalled;
+    sessions_.AddCounters(counters);
     if (host_.add_counters) host_.add_counters(counters);
     return counters;
   }
 
  private:
+  StreamContext ContextOf(const ServiceOptions& options) {
+    StreamContext context;
+    context.limits = options.limits;
+    context.stream_limits = options.stream_limits;
+    context.stall = options.stall;
+    context.executor = &executor_;
+    context.max_sharding = std::max<int64_t>(1, options.workers - 1);
+    context.pool = &pool_;
+    context.shares = &shares_;
+    context.counters = &counters_;
+    context.run_later = [this](std::function<void()> work) { workers_.Post(std::move(work)); };
+    return context;
+  }
+
+  // Small, or refused: it is parsed on gRPC's thread.
+  static absl::StatusOr<cpshard::GetShard> ParseGetShard(grpc::ByteBuffer message) {
+    v1::GetShardRequest request;
+    if (static_cast<int64_t>(message.Length()) > kMaxHeaderBytes ||
+        !grpc::SerializationTraits<v1::GetShardRequest>::Deserialize(&message, &request).ok()) {
+      return absl::InvalidArgumentError("the request is no GetShardRequest of at most 64 KiB");
+    }
+    return DecodeGetShard(request);
+  }
+
+  StreamOwner OwnerOf(grpc::CallbackServerContext* call) {
+    return {[this](const std::string& peer) { Cut(peer); },
+            [this](const std::string& peer) { return Describe(peer); },
+            [this, leave = Enter(call)](StreamReactor* done) {
+              watch_.Remove(done);
+              leave();
+            }};
+  }
+
   void Cut(const std::string& peer) {
     if (host_.cut_connection) host_.cut_connection(peer);
   }
@@ -215,9 +321,10 @@ class ShardRpcs::Impl : public Methods {
   CallLimit call_limit_{kMaxCalls};
   ServerCounters counters_;
   MemoryShare shares_;
-  StreamContext stream_context_;
-  StreamWatch watch_;
-  WorkerPool workers_;  // the last member: its work uses the others
+  const StreamContext stream_context_;
+  Sessions sessions_;
+  WorkerPool workers_;  // its work uses those before it
+  StreamWatch watch_;   // the last member: its ticks make work
 };
 
 ShardRpcs::ShardRpcs(const ServiceOptions& options, Executor& executor, BufferPool& pool,
@@ -228,6 +335,7 @@ ShardRpcs::~ShardRpcs() = default;
 
 grpc::Service* ShardRpcs::service() { return impl_.get(); }
 void ShardRpcs::Drain() { impl_->Drain(); }
+void ShardRpcs::Clear() { impl_->Clear(); }
 int64_t ShardRpcs::active() const { return impl_->active(); }
 Counters ShardRpcs::counters() const { return impl_->counters(); }
 

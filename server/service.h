@@ -24,6 +24,7 @@ struct ServiceOptions {
   int64_t workers = 2;
   int64_t queue = 64;
   StreamLimits stream_limits;
+  SessionLimits session_limits;
   absl::Duration stall = absl::Seconds(30);
   int64_t max_bytes_per_connection = int64_t{4} << 30;  // of memory, for batches and answers
 };
@@ -50,6 +51,9 @@ class ShardRpcs {
 
   // From now on new calls are refused with UNAVAILABLE; those in progress go on.
   void Drain();
+
+  // Lets go of what sessions hold. When no call is left.
+  void Clear();
 
   // Calls in progress, open streams included.
   int64_t active() const;

@@ -25,8 +25,12 @@ void AddGatherCommand(CLI::App& app, Command& run);
 void AddPlanCommand(CLI::App& app, Command& run);
 void AddExplainCommand(CLI::App& app, Command& run);
 void AddVerifyCommand(CLI::App& app, Command& run);
+void AddPushCommand(CLI::App& app, Command& run);
+void AddPullCommand(CLI::App& app, Command& run);
+void AddStatusCommand(CLI::App& app, Command& run);
 void AddDemoCommand(CLI::App& app, Command& run);
 void AddDemoLoaderCommand(CLI::App& app, Command& run);
+void AddDemoChaosCommands(CLI::App& app, Command& run);
 void AddBenchCommand(CLI::App& app, Command& run);
 
 }  // namespace cpshard

@@ -80,7 +80,7 @@ absl::Status GatherFiles(const Arguments& arguments) {
   std::vector<Tensor> parts;
   std::vector<std::optional<StreamCut>> cuts;
   for (const ShardLayout& layout : layouts) {
-    CPSHARD_ASSIGN_OR_RETURN(RankStream stream,
+    CPSHARD_ASSIGN_OR_RETURN(RankFileStream stream,
                              ReadRankStream(arguments.in, layout, arguments.stream, pool));
     parts.push_back(std::move(stream.tensor));
     cuts.push_back(stream.cut);

@@ -81,15 +81,67 @@ Example, of shards that a trainer wrote as DIR/rank0.safetensors, ...:
 
 Read on: docs/TUTORIAL.md)";
 
+constexpr char kPush[] =
+    R"(File k is microbatch k % M of step k / M. Every loader of the group is given all
+files and pushes the steps k with k % L = I. It stays until all ranks have read
+all steps. Kill it at any time: the next one goes on where it was.
+
+Example, of a server, a loader and two ranks:
+  cpshardd --listen unix:push.sock > push.log 2>&1 & server=$!; \
+    until grep -qs listening push.log; do sleep 0.1; done; \
+    for r in 0 1; do cpshard pull --server unix:push.sock --group job/dp0 \
+      --cp 2 --rank $r --options '{"round_robin": {}}' --out pulled & \
+      pulls="$pulls $!"; done; \
+    cpshard push --server unix:push.sock --group job/dp0 --loader 0/1 \
+      batch.safetensors batch.safetensors; wait $pulls; kill $server
+
+Read on: docs/TUTORIAL.md)";
+
+constexpr char kPull[] =
+    R"(Writes DIR/step0.mb0/rank0.safetensors for step 0, microbatch 0, rank 0, and so
+on. All ranks may write to one DIR: each adds itself to layouts.json there, and
+once all have, a folder is what `cpshard shard` writes of the batch. Later
+passes are DIR/pass1.step0.mb0, ...
+
+With --state FILE a rank that was killed goes on behind its last step. When the
+whole group starts again, say so by a higher --generation.
+
+Example, of a rank that says who it has waited for, as no loader has come:
+  cpshardd --listen unix:pull.sock > pull.log 2>&1 & server=$!; \
+    until grep -qs listening pull.log; do sleep 0.1; done; \
+    cpshard pull --server unix:pull.sock --group job/dp0 --cp 1 --rank 0 \
+      --options '{"round_robin": {}}' --deadline 1 --out none; \
+    kill $server
+
+Read on: docs/TUTORIAL.md)";
+
+constexpr char kStatus[] =
+    R"(Of every data stream: which steps are in memory and complete, who is waited for,
+and the lag. That of a rank is how many steps it has consumed less than the one
+that is furthest; of a loader, how many of its own steps it is behind. Of many,
+those furthest behind are shown; --json has all.
+
+Example:
+  cpshardd --listen unix:status.sock > status.log 2>&1 & server=$!; \
+    until grep -qs listening status.log; do sleep 0.1; done; \
+    cpshard status --server unix:status.sock; kill $server
+
+Read on: docs/TUTORIAL.md)";
+
 constexpr char kDemo[] =
     R"(Starts a cpshardd of its own, packs text into batches, and has loader processes
 stream them through it for every layout. Ends with EQUAL per layout, or with the
 first difference and exit status 1. A loader that is killed (try kill -9) is
 started again where it was.
 
+--chaos: loader and rank processes with sessions instead. The server, a loader
+and a rank are killed while the others go on, and every rank must still have had
+every step once, in order, with the same bytes.
+
 Examples:
   cpshard demo --max-bytes 100000
   cpshard demo --max-bytes 100000 --loaders 3 --kill-loader 2 story.txt
+  cpshard demo --chaos --seed 7
 
 Read on: README.md)";
 
@@ -124,7 +176,8 @@ std::string LayoutsText() {
       "beside it says what ids are padded with.\n\n");
 }
 
-constexpr char kCut[] = "Shard", kCheck[] = "Understand and check", kTry[] = "Try and measure";
+constexpr char kCut[] = "Shard", kCheck[] = "Understand and check";
+constexpr char kSession[] = "Loaders and ranks", kTry[] = "Try and measure";
 
 struct Group {
   const char* name;
@@ -154,7 +207,10 @@ std::vector<Page> Pages() {
        kExplain,
        {{"Shards", {"--layouts", "--in"}}, {"Which", {"--row", "--token", "--rank", "--slot"}}}},
       {"verify", kCheck, true, kVerify, {{"Files", {"--in", "--ranks-dir"}}}},
-      {"demo", kTry, false, kDemo},
+      {"push", kSession, false, kPush},
+      {"pull", kSession, true, kPull},
+      {"status", kSession, false, kStatus},
+      {"demo", kTry, false, kDemo, {{"Sessions", {"--chaos", "--steps", "--seed"}}}},
       {"bench", kTry, false, kBench}};
 }
 

@@ -43,8 +43,12 @@ int main(int argc, char** argv) {
   cpshard::AddPlanCommand(app, run);
   cpshard::AddExplainCommand(app, run);
   cpshard::AddVerifyCommand(app, run);
+  cpshard::AddPushCommand(app, run);
+  cpshard::AddPullCommand(app, run);
+  cpshard::AddStatusCommand(app, run);
   cpshard::AddDemoCommand(app, run);
   cpshard::AddDemoLoaderCommand(app, run);
+  cpshard::AddDemoChaosCommands(app, run);
   cpshard::AddBenchCommand(app, run);
   cpshard::AddHelpPages(app);
   try {

@@ -70,8 +70,8 @@ struct CommandLine {
   _exit(127);
 }
 
-absl::StatusOr<pid_t> Launch(const CommandLine& command, const std::string& log_path,
-                             const HeldStopSignals& held) {
+absl::StatusOr<pid_t> LaunchServer(const CommandLine& command, const std::string& log_path,
+                                   const HeldStopSignals& held) {
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log < 0) return absl::ErrnoToStatus(errno, "cannot make the server's log");
   const pid_t parent = getpid();
@@ -108,27 +108,47 @@ std::string Describe(int status) {
 
 absl::StatusOr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& more,
                                                    const std::vector<std::string>& flags) {
-  CommandLine command{.words = {"cpshardd"}, .environment = PlainEnvironment()};
-  CPSHARD_ASSIGN_OR_RETURN(command.program, FindServer());
   const HeldStopSignals held;
   ServerProcess server;
+  CPSHARD_RETURN_IF_ERROR(FindServer().status());
   CPSHARD_ASSIGN_OR_RETURN(server.folder_, MakeFolder());
   RemoveAtStopSignals(server.folder_, {kSocket, absl::StrCat(kSocket, ".lock"), kLog});
   server.address_ = absl::StrCat("unix:", server.folder_, "/", kSocket);
   std::vector<std::string> all = {server.address_};
   all.insert(all.end(), more.begin(), more.end());
   server.num_addresses_ = all.size();
-  command.words.push_back(absl::StrCat("--listen=", absl::StrJoin(all, ",")));
-  command.words.insert(command.words.end(), flags.begin(), flags.end());
+  server.words_ = {"cpshardd", absl::StrCat("--listen=", absl::StrJoin(all, ","))};
+  server.words_.insert(server.words_.end(), flags.begin(), flags.end());
+  CPSHARD_RETURN_IF_ERROR(server.Launch(held));
+  return server;
+}
+
+absl::Status ServerProcess::Launch(const HeldStopSignals& held) {
+  CommandLine command{.words = words_, .environment = PlainEnvironment()};
+  CPSHARD_ASSIGN_OR_RETURN(command.program, FindServer());
   for (std::string& word : command.words) command.pointers.push_back(word.data());
   command.pointers.push_back(nullptr);
-  CPSHARD_ASSIGN_OR_RETURN(server.pid_, Launch(command, server.LogPath(), held));
-  KillAtStopSignals(server.pid_);
-  return server;
+  CPSHARD_ASSIGN_OR_RETURN(pid_, LaunchServer(command, LogPath(), held));
+  KillAtStopSignals(pid_);
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::KillAndStartAgain() {
+  const HeldStopSignals held;
+  KillAtStopSignals(-1);
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  log_begin_ = Log().size();
+  return Launch(held);
 }
 
 ServerProcess::ServerProcess(ServerProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
+      words_(std::move(other.words_)),
+      log_begin_(other.log_begin_),
       num_addresses_(other.num_addresses_),
       folder_(std::exchange(other.folder_, "")),
       address_(std::move(other.address_)) {}
@@ -152,10 +172,13 @@ absl::StatusOr<ServerInfo> ServerProcess::WaitUntilReady() {
       Client::Connect(address_, {.deadline = absl::Milliseconds(200), .wait_for_ready = true}));
   const absl::Time give_up = absl::Now() + absl::Seconds(20);
   while (true) {
-    absl::StatusOr<ServerInfo> info = probe->GetServerInfo();
     CPSHARD_RETURN_IF_ERROR(CheckAlive());
-    const bool ready = info.ok() && Addresses().size() >= num_addresses_;
-    if (ready || absl::Now() > give_up) return info;
+    // One that is refused is connected again after a second only.
+    const bool listens = Addresses().size() >= num_addresses_;
+    if (listens || absl::Now() > give_up) {
+      absl::StatusOr<ServerInfo> info = probe->GetServerInfo();
+      if (info.ok() || absl::Now() > give_up) return info;
+    }
     absl::SleepFor(kPause);
   }
 }
@@ -163,7 +186,7 @@ absl::StatusOr<ServerInfo> ServerProcess::WaitUntilReady() {
 std::vector<std::string> ServerProcess::Addresses() const {
   std::vector<std::string> addresses;
   const std::string log = Log();
-  for (absl::string_view line : absl::StrSplit(log, '\n')) {
+  for (absl::string_view line : absl::StrSplit(absl::string_view(log).substr(log_begin_), '\n')) {
     if (absl::ConsumePrefix(&line, "listening on ")) addresses.emplace_back(line);
   }
   return addresses;

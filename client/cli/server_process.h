@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cli/stop_signals.h"
 #include "proto/replies.h"
 
 namespace cpshard {
@@ -44,14 +45,20 @@ class ServerProcess {
   // What it logged so far.
   std::string Log() const;
 
+  // SIGKILL, and the same program again, on the same socket. What it logs is appended.
+  absl::Status KillAndStartAgain();
+
   // SIGTERM, then SIGKILL after `patience`. Internal: it did not exit with status 0.
   absl::Status Stop(absl::Duration patience);
 
  private:
   ServerProcess() = default;
   std::string LogPath() const;
+  absl::Status Launch(const HeldStopSignals& held);
 
   pid_t pid_ = -1;
+  std::vector<std::string> words_;  // its command line
+  size_t log_begin_ = 0;            // of this process, in the log
   size_t num_addresses_ = 0;
   std::string folder_;
   std::string address_;

@@ -198,13 +198,19 @@ absl::Status ArrivingBatch::CheckComplete() const {
                                                  " of total_bytes ", begin_.total_bytes));
 }
 
-absl::StatusOr<Answer> ArrivingBatch::MakeAnswer(Executor& executor, BufferPool& pool) {
+ArrivedBatch ArrivingBatch::Take() {
   FollowWithDigest();  // tensors without bytes at the end of the order
+  return {batch_,      begin_.spec,   begin_.ranks,    plan_, begin_.total_bytes,
+          plan_bytes_, output_bytes_, digest_.Finish()};
+}
+
+absl::StatusOr<Answer> ArrivingBatch::MakeAnswer(Executor& executor, BufferPool& pool) {
+  const ArrivedBatch arrived = Take();
   CPSHARD_ASSIGN_OR_RETURN(ShardBody body,
-                           ViewShards(*plan_, batch_, begin_.ranks, executor, pool));
+                           ViewShards(*plan_, arrived.batch, arrived.ranks, executor, pool));
   BatchReport report =
-      ReportOf(InspectBatch(*plan_, begin_.spec, batch_, Detail::kBatch), begin_.ranks);
-  return EncodeAnswer(plan_, begin_.ranks, std::move(report), digest_.Finish(), std::move(body),
+      ReportOf(InspectBatch(*plan_, arrived.spec, arrived.batch, Detail::kBatch), arrived.ranks);
+  return EncodeAnswer(plan_, arrived.ranks, std::move(report), arrived.digest, std::move(body),
                       pool);
 }
 

@@ -14,6 +14,18 @@
 
 namespace cpshard {
 
+// What has landed as a whole, with its plan for all ranks that were asked for.
+struct ArrivedBatch {
+  Batch batch;  // windows on one pooled buffer
+  BatchSpec spec;
+  std::vector<int64_t> ranks;
+  std::shared_ptr<const ShardPlan> plan;
+  int64_t bytes = 0;         // of the batch buffer
+  int64_t plan_bytes = 0;    // of the plan, and of what it derives
+  int64_t output_bytes = 0;  // at most
+  uint64_t digest = 0;
+};
+
 // Not thread-safe: frames come one after the other.
 class ArrivingBatch {
  public:
@@ -34,7 +46,10 @@ class ArrivingBatch {
   // After the last frame. InvalidArgument: bytes are missing.
   absl::Status CheckComplete() const;
 
-  // Precondition: CheckComplete passed. The answer shares the batch's memory; this object may go.
+  // Precondition: CheckComplete passed. Shares the batch's memory; this object may go.
+  ArrivedBatch Take();
+
+  // The same, as the answer.
   absl::StatusOr<Answer> MakeAnswer(Executor& executor, BufferPool& pool);
 
   int64_t total_bytes() const { return begin_.total_bytes; }

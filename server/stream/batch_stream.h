@@ -23,6 +23,7 @@
 #include "proto/replies.h"
 #include "server/counters.h"
 #include "server/stream/arriving_batch.h"
+#include "server/stream/frame_stream.h"
 #include "server/stream/memory_share.h"
 #include "server/stream/outgoing_answer.h"
 
@@ -42,54 +43,27 @@ struct StreamContext {
   std::function<void(std::function<void()>)> run_later;
 };
 
-// Thread-safe, with two exceptions: OnMessage and OnInputEnd come one after the other, and so do
-// calls of NextFrame.
-//
-// Two clocks come from outside. `input` stands still while the peer's frames are not read or wait
-// to be landed: it measures what the peer lets pass. `now` is the ordinary one.
-class BatchStream : public std::enable_shared_from_this<BatchStream> {
+class BatchStream final : public FrameStream, public std::enable_shared_from_this<BatchStream> {
  public:
-  // `peer` names the connection. `on_output` is called, without a lock held, when NextFrame or
-  // Ended may have something new.
+  // See MakeFrameStream.
   static std::shared_ptr<BatchStream> Make(const StreamContext& context, std::string peer,
                                            std::function<void()> on_output);
-  ~BatchStream();
+  ~BatchStream() override;
 
-  // A message from the peer. The spans are not used after the call. Plans, lands, and shards small
-  // batches at once: to be called on a worker.
-  void OnMessage(absl::Span<const Bytes> message, absl::Time input);
-
-  // The peer sends no more: batches that are not complete are refused.
-  void OnInputEnd();
-
-  // False while so many answers wait to be sent that reading more would only add to them.
-  bool WantsInput() const;
-
-  // The next message to send, if there is one.
-  std::optional<OutFrame> NextFrame(absl::Time now);
-
-  // When the answer that is being sent should be through: at the slowest rate that is tolerated.
-  absl::Time OutputDue() const;
-
-  // The status that the stream ends with, once nothing is left to be sent: the peer has ended its
-  // side, or broke the rules so that nothing can be said under a batch's id.
-  std::optional<absl::Status> Ended() const;
-
-  // From now on new batches are refused with UNAVAILABLE; the peer is told.
-  void Drain();
-
-  // Takes no more input if no batch is under way; the stream ends with `status`, after refusals
-  // that are still to be sent.
-  void EndIfIdle(const absl::Status& status);
-
-  // Gives up batches that do not come: no byte for the stall time, or too slowly on the whole.
-  void Expire(absl::Time input);
-
-  // The peer is gone: everything is let go, nothing is answered any more.
-  void Abandon();
-
-  int64_t batches() const;       // not answered yet
-  int64_t queued_bytes() const;  // of answers, not handed out yet
+  // Plans, lands, and shards small batches at once.
+  void OnMessage(absl::Span<const Bytes> message, absl::Time input) override;
+  void OnInputEnd() override;  // batches that are not complete are refused
+  bool WantsInput() const override;
+  std::optional<OutFrame> NextFrame(absl::Time now) override;
+  absl::Time OutputDue() const override;
+  // Also where the peer broke the rules so that nothing can be said under a batch's id.
+  std::optional<absl::Status> Ended() const override;
+  void Drain() override;
+  void EndIfIdle(const absl::Status& status) override;
+  void Expire(absl::Time input) override;
+  void Abandon() override;
+  int64_t batches() const override;  // not answered yet
+  int64_t queued_bytes() const override;
 
  private:
   enum class Phase { kReceiving, kReady, kSharding, kAnswering };
@@ -148,9 +122,5 @@ class BatchStream : public std::enable_shared_from_this<BatchStream> {
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // no more input; how the stream ends
 };
-
-// The slowest that a batch or an answer may travel as a whole, beside four times the stall time, in
-// bytes a second.
-inline constexpr int64_t kMinRate = int64_t{1} << 20;
 
 }  // namespace cpshard

@@ -11,11 +11,6 @@ namespace {
 constexpr size_t kMaxDropping = 1024;              // refused batches whose last frame never came
 constexpr int64_t kSmallBytes = int64_t{1} << 20;  // batch and answer: not worth another thread
 
-// The longest that a batch or an answer of this size may take as a whole.
-absl::Duration TimeFor(int64_t bytes, absl::Duration stall) {
-  return 4 * stall + absl::Seconds(static_cast<double>(bytes) / static_cast<double>(kMinRate));
-}
-
 }  // namespace
 
 // --- sharding
@@ -136,19 +131,11 @@ void BatchStream::Expire(absl::Time input) {
     absl::MutexLock lock(&mu_);
     bool any = false;
     for (const EntryPtr& entry : Receiving()) {
-      const bool silent = input - entry->moved >= context_.stall;
-      const absl::Duration all = TimeFor(entry->charge.bytes, context_.stall);
-      if (!silent && input - entry->begun < all) continue;
+      absl::Status late =
+          Overdue(entry->charge.bytes, entry->begun, entry->moved, input, context_.stall);
+      if (late.ok()) continue;
       any = true;
-      Refuse(entry->id,
-             {absl::DeadlineExceededError(absl::StrCat(
-                  "the batch was begun, but ",
-                  silent ? absl::StrCat("nothing of it came for ",
-                                        absl::FormatDuration(context_.stall))
-                         : absl::StrCat("its ", entry->charge.bytes, " bytes did not come within ",
-                                        absl::FormatDuration(all)))),
-              {}},
-             true);
+      Refuse(entry->id, {std::move(late), {}}, true);
     }
     if (!any) return;
   }

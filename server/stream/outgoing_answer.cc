@@ -1,6 +1,7 @@
 #include "server/stream/outgoing_answer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace cpshard {
 
@@ -10,6 +11,12 @@ OutgoingAnswer::OutgoingAnswer(uint64_t batch_id, Answer answer, Credit credit)
 OutgoingAnswer::OutgoingAnswer(uint64_t batch_id, BatchError error, Credit credit, uint32_t seq)
     : batch_id_(batch_id), credit_(credit), content_(std::move(error)), next_seq_(seq) {}
 
+OutgoingAnswer::OutgoingAnswer(DeliveryHead delivery, Answer answer)
+    : batch_id_(delivery.id), delivery_(std::move(delivery)), content_(std::move(answer)) {}
+
+OutgoingAnswer::OutgoingAnswer(uint64_t want_id, BatchError error)
+    : batch_id_(want_id), content_(std::move(error)) {}
+
 int64_t OutgoingAnswer::bytes() const {
   return is_error() ? 0 : std::get<Answer>(content_).body.size - sent_;
 }
@@ -18,6 +25,7 @@ OutFrame OutgoingAnswer::Next() {
   ShardFrame frame;
   frame.batch_id = batch_id_;
   frame.frame_seq = next_seq_++;
+  frame.delivery = std::exchange(delivery_, std::nullopt);
   OutFrame out;
   std::string head;
   int64_t body_bytes = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -25,6 +26,10 @@ class OutgoingAnswer {
   // `seq`: frames of shards that went before under the id; the error makes them void.
   OutgoingAnswer(uint64_t batch_id, BatchError error, Credit credit, uint32_t seq = 0);
 
+  // The answers of a session: `delivery` goes with the first frame, under the id of its Want.
+  OutgoingAnswer(DeliveryHead delivery, Answer answer);
+  OutgoingAnswer(uint64_t want_id, BatchError error);
+
   // The next frame. Precondition: !done().
   OutFrame Next();
 
@@ -40,7 +45,8 @@ class OutgoingAnswer {
   std::vector<Buffer> Take(int64_t size);
 
   uint64_t batch_id_;
-  Credit credit_;
+  std::optional<Credit> credit_;
+  std::optional<DeliveryHead> delivery_;
   std::variant<Answer, BatchError> content_;
   uint32_t next_seq_ = 0;
   size_t piece_ = 0;        // the piece that is being sent ...

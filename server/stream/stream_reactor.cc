@@ -25,17 +25,19 @@ absl::Status GoingDown() {
 
 }  // namespace
 
-std::shared_ptr<StreamReactor> StreamReactor::Start(grpc::CallbackServerContext* call,
-                                                    const StreamContext& context,
-                                                    StreamOwner owner) {
-  std::shared_ptr<StreamReactor> reactor(new StreamReactor(call, context, std::move(owner)));
-  reactor->self_ = reactor;
-  const std::weak_ptr<StreamReactor> weak = reactor;
-  reactor->stream_ = BatchStream::Make(context, reactor->peer_, [weak] {
-    if (const auto alive = weak.lock()) alive->Pump();
-  });
-  absl::MutexLock lock(&reactor->mu_);
-  reactor->ReadMore();
+std::shared_ptr<TwoWayReactor> TwoWayReactor::Start(grpc::CallbackServerContext* call,
+                                                    const StreamContext& context, StreamOwner owner,
+                                                    const MakeFrameStream& make) {
+  std::shared_ptr<TwoWayReactor> reactor(new TwoWayReactor(call, context, std::move(owner)));
+  reactor->Begin(make, /*reads=*/true);
+  return reactor;
+}
+
+std::shared_ptr<AnswerReactor> AnswerReactor::Start(grpc::CallbackServerContext* call,
+                                                    const StreamContext& context, StreamOwner owner,
+                                                    const MakeFrameStream& make) {
+  std::shared_ptr<AnswerReactor> reactor(new AnswerReactor(call, context, std::move(owner)));
+  reactor->Begin(make, /*reads=*/false);
   return reactor;
 }
 
@@ -48,9 +50,20 @@ StreamReactor::StreamReactor(grpc::CallbackServerContext* call, const StreamCont
       input_(absl::Now()),
       input_set_(input_) {}
 
+void StreamReactor::Begin(const MakeFrameStream& make, bool reads) {
+  self_ = shared_from_this();
+  stream_ = make(peer_, [weak = weak_from_this()] {
+    if (const auto alive = weak.lock()) alive->Pump();
+  });
+  absl::MutexLock lock(&mu_);
+  input_ended_ = !reads;
+  ReadMore();
+  LandMore();
+}
+
 // --- input
 
-void StreamReactor::OnReadDone(bool ok) {
+void StreamReactor::ReadDone(bool ok) {
   absl::MutexLock lock(&mu_);
   Elapse(absl::Now());
   reading_ = false;
@@ -69,7 +82,7 @@ void StreamReactor::ReadMore() {
   if (inbox_.size() >= kMaxInbox || !stream_->WantsInput()) return;
   Elapse(absl::Now());
   reading_ = true;
-  StartRead(&in_);
+  Read(&in_);
 }
 
 // One message a turn, so that the workers serve all streams in turn.
@@ -128,15 +141,15 @@ void StreamReactor::WriteMore() {
     out_ = ToMessage(frame->header, frame->body);
     writing_ = true;
     sending_since_ = now;
-    StartWrite(&out_);
+    Write(&out_);
   } else if (const std::optional<absl::Status> end = stream_->Ended()) {
     finished_ = true;
     sending_since_ = now;
-    Finish(ToGrpc(*end));
+    End(ToGrpc(*end));
   }
 }
 
-void StreamReactor::OnWriteDone(bool ok) {
+void StreamReactor::WriteDone(bool ok) {
   absl::MutexLock lock(&mu_);
   writing_ = false;
   out_.Clear();
@@ -147,7 +160,7 @@ void StreamReactor::OnWriteDone(bool ok) {
 
 // --- the end
 
-void StreamReactor::OnCancel() {
+void StreamReactor::Cancelled() {
   absl::MutexLock lock(&mu_);
   GiveUp(absl::Now());
   WriteMore();  // finishes, unless a write is outstanding: then that one does
@@ -159,7 +172,7 @@ void StreamReactor::GiveUp(absl::Time now) {
   inbox_.clear();
 }
 
-void StreamReactor::OnDone() {
+void StreamReactor::Done() {
   {
     absl::MutexLock lock(&mu_);
     done_ = true;

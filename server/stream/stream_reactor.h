@@ -1,5 +1,5 @@
-// The gRPC side of a ShardBatches stream: one read and one write outstanding, messages landed one
-// after the other on workers, everything decided by BatchStream.
+// The gRPC side of a call that carries frames: one read and one write outstanding, messages landed
+// one after the other on workers, everything decided by its FrameStream.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/stream/batch_stream.h"
+#include "server/stream/frame_stream.h"
 
 namespace cpshard {
 
@@ -29,12 +30,9 @@ struct StreamOwner {
 };
 
 // Thread-safe. Lives until gRPC is done with the call and no worker has a message of it.
-class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                            public std::enable_shared_from_this<StreamReactor> {
+class StreamReactor : public std::enable_shared_from_this<StreamReactor> {
  public:
-  // Begins to read. The reactor owns itself until OnDone.
-  static std::shared_ptr<StreamReactor> Start(grpc::CallbackServerContext* call,
-                                              const StreamContext& context, StreamOwner owner);
+  virtual ~StreamReactor() = default;
 
   // Called several times a second: gives up what makes no progress.
   void Tick(absl::Time now);
@@ -42,13 +40,23 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   // New batches are refused; once no batch is under way the stream ends after a moment, or at once.
   void Drain(bool at_once);
 
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
+ protected:
+  StreamReactor(grpc::CallbackServerContext* call, const StreamContext& context, StreamOwner owner);
+
+  // Begins to read, where there is something to be read; the reactor owns itself until Done.
+  void Begin(const MakeFrameStream& make, bool reads);
+
+  // What gRPC reports.
+  void ReadDone(bool ok);
+  void WriteDone(bool ok);
+  void Cancelled();
+  void Done();
 
  private:
-  StreamReactor(grpc::CallbackServerContext* call, const StreamContext& context, StreamOwner owner);
+  // What gRPC is to do.
+  virtual void Read(grpc::ByteBuffer* message) = 0;
+  virtual void Write(const grpc::ByteBuffer* message) = 0;
+  virtual void End(const grpc::Status& status) = 0;
 
   void Pump();
   void ReadMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -66,7 +74,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   const StreamContext& context_;
   const StreamOwner owner_;
   const std::string peer_;
-  std::shared_ptr<BatchStream> stream_;
+  std::shared_ptr<FrameStream> stream_;
   std::shared_ptr<StreamReactor> self_;
 
   absl::Mutex mu_;
@@ -86,6 +94,48 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   absl::Time sending_since_ ABSL_GUARDED_BY(mu_);  // the outstanding write, or the end
   absl::Time idle_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Time cancelled_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+};
+
+// What the two kinds of calls have in common.
+template <typename Reactor>
+class StreamReactorOn : public Reactor, public StreamReactor {
+ public:
+  void OnWriteDone(bool ok) override { WriteDone(ok); }
+  void OnCancel() override { Cancelled(); }
+  void OnDone() override { Done(); }
+
+ protected:
+  using StreamReactor::StreamReactor;
+
+ private:
+  void Write(const grpc::ByteBuffer* message) override { this->StartWrite(message); }
+  void End(const grpc::Status& status) override { this->Finish(status); }
+};
+
+// Frames both ways.
+class TwoWayReactor final
+    : public StreamReactorOn<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>> {
+ public:
+  static std::shared_ptr<TwoWayReactor> Start(grpc::CallbackServerContext* call,
+                                              const StreamContext& context, StreamOwner owner,
+                                              const MakeFrameStream& make);
+  void OnReadDone(bool ok) override { ReadDone(ok); }
+
+ private:
+  using StreamReactorOn::StreamReactorOn;
+  void Read(grpc::ByteBuffer* message) override { StartRead(message); }
+};
+
+// One request, which the stream knows already: it begins with OnInputEnd, on a worker.
+class AnswerReactor final : public StreamReactorOn<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
+ public:
+  static std::shared_ptr<AnswerReactor> Start(grpc::CallbackServerContext* call,
+                                              const StreamContext& context, StreamOwner owner,
+                                              const MakeFrameStream& make);
+
+ private:
+  using StreamReactorOn::StreamReactorOn;
+  void Read(grpc::ByteBuffer*) override {}
 };
 
 }  // namespace cpshard

@@ -1,5 +1,7 @@
 #include "server/stream/stream_watch.h"
 
+#include <utility>
+
 #include "absl/time/clock.h"
 
 namespace cpshard {
@@ -9,7 +11,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 
 }  // namespace
 
-StreamWatch::StreamWatch() : thread_([this] { Loop(); }) {}
+StreamWatch::StreamWatch(std::function<void(absl::Time)> on_tick)
+    : on_tick_(std::move(on_tick)), thread_([this] { Loop(); }) {}
 
 StreamWatch::~StreamWatch() {
   {
@@ -58,6 +61,7 @@ void StreamWatch::Loop() {
       if (mu_.AwaitWithTimeout(absl::Condition(&stopped_), kTick)) return;
     }
     for (const auto& stream : Alive()) stream->Tick(absl::Now());
+    if (on_tick_) on_tick_(absl::Now());
   }
 }
 

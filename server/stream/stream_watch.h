@@ -1,6 +1,7 @@
 // The streams of a server that are open now, and the clock that they are watched by.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <thread>
@@ -14,7 +15,8 @@ namespace cpshard {
 // Thread-safe. One thread of its own.
 class StreamWatch {
  public:
-  StreamWatch();
+  // `on_tick` is called with every tick, by the watch's thread.
+  explicit StreamWatch(std::function<void(absl::Time)> on_tick = {});
   ~StreamWatch();  // Precondition: no stream is open
 
   void Add(const std::shared_ptr<StreamReactor>& stream);
@@ -27,6 +29,7 @@ class StreamWatch {
   std::vector<std::shared_ptr<StreamReactor>> Alive() const;
   void Loop();
 
+  const std::function<void(absl::Time)> on_tick_;
   mutable absl::Mutex mu_;
   std::map<StreamReactor*, std::weak_ptr<StreamReactor>> streams_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

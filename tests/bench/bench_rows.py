@@ -1,7 +1,7 @@
 """The rows of all benchmarks in one form, judged by their goals, and as a table.
 
 A row is a dict, as bench.json holds it:
-  part     core, stream or reference
+  part     core, stream, session or reference
   group    what it was measured with
   subject  what was measured
   value    {median, min, max} of the figure itself, in `unit`
@@ -37,13 +37,18 @@ def judged(part, group, subject, value, unit, anchor="", ratio=None, goals=()):
     return row
 
 
-def core_rows(report):
+def core_rows(report, part="core"):
     """Of the JSON of cpshard_bench."""
     def goals(row):
         return [goal | {"figure": "ratio" if goal["figure"] == "of_anchor" else "value"}
                 for goal in row["goals"]]
-    return [judged("core", row["group"], row["name"], row["value"], row["unit"], row["anchor"],
+    return [judged(part, row["group"], row["name"], row["value"], row["unit"], row["anchor"],
                    row["of_anchor"], goals(row)) for row in report["rows"]]
+
+
+def session_rows(report):
+    """Of the JSON of cpshard_session_bench."""
+    return core_rows(report, "session")
 
 
 def stream_rows(report):

@@ -102,6 +102,7 @@ class Everything(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.program("cpshardd", 'print("cpshardd 1.2.3\\ncommit: abc\\nbuild: Release\\n'
                                  'compiler: GNU 12")')
+        self.prints("cpshard_session_bench", {"rows": []})
 
     def program(self, name, text):
         path = self.folder / name
@@ -137,6 +138,15 @@ class Everything(unittest.TestCase):
         self.assertIn("core: ended with 3", done.stdout)
         report = json.loads((self.folder / "out" / "bench.json").read_text())
         self.assertEqual([row["part"] for row in report["rows"]], ["stream"])
+
+    def test_rows_of_sessions_are_judged_as_those_of_the_core(self):
+        self.prints("cpshard_bench", {"rows": []})
+        self.prints("cpshard_stream_bench", {"rows": []})
+        row = core_row([{"figure": "of_anchor", "at_least": 0.9}])
+        self.prints("cpshard_session_bench", {"rows": [row]})
+        self.run_all()
+        [row] = json.loads((self.folder / "out" / "bench.json").read_text())["rows"]
+        self.assertEqual((row["part"], row["goals"][0]["figure"]), ("session", "ratio"))
 
     def test_the_table_of_the_last_run_is_printed_again(self):
         self.prints("cpshard_bench", {"rows": [core_row([{"figure": "value", "at_most": 9}]),

@@ -21,8 +21,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 REFERENCE = HERE.parent / "parity" / "bench_reference.py"
 QUICK = {"core": ["--rounds", "3"],
          "stream": ["--rounds", "2", "--seconds-per-row", "0.1", "--sizes", "64KiB,16MiB"],
+         "session": ["--rounds", "2", "--batches", "24", "--calls", "100"],
          "reference": ["--rounds", "1", "--only", "contiguous", "round_robin", "thd", "qwen3_8"]}
-ROWS = {"core": bench_rows.core_rows, "stream": bench_rows.stream_rows,
+ROWS = {"core": bench_rows.core_rows, "stream": bench_rows.stream_rows, "session": bench_rows.session_rows,
         "reference": bench_rows.reference_rows}
 
 
@@ -46,7 +47,8 @@ def machine_text(facts):
 
 def commands(arguments):
     made = {"core": [arguments.bin / "cpshard_bench"],
-            "stream": [arguments.bin / "cpshard_stream_bench"]}
+            "stream": [arguments.bin / "cpshard_stream_bench"],
+            "session": [arguments.bin / "cpshard_session_bench"]}
     if arguments.reference:
         made["reference"] = [arguments.reference, "-B", REFERENCE, "--timer",
                              arguments.bin / "cpshard_shard_timer"]

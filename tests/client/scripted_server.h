@@ -37,7 +37,7 @@ inline v1::ShardFrame Nothing(uint64_t id, int64_t ranks = 2) {
 }
 
 // Every stream that a client opens runs the next script; after the last one, the last one again.
-class ScriptedServer final : public v1::ShardService::Service {
+class ScriptedServer : public v1::ShardService::Service {
  public:
   using Script = std::function<grpc::Status(Stream*)>;
 
@@ -50,9 +50,11 @@ class ScriptedServer final : public v1::ShardService::Service {
     server_ = builder.BuildAndStart();
   }
   ~ScriptedServer() override {
-    server_->Shutdown(std::chrono::system_clock::now());
+    Stop();
     std::system(("rm -rf " + folder_).c_str());
   }
+
+  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }  // no call runs any more
 
   std::string address() const { return "unix:" + folder_ + "/s"; }
 

@@ -65,12 +65,23 @@ inline void ExpectReleased(const Watched& watched, absl::Duration patience = abs
 }
 
 // What the layout makes of the batch without a server.
-inline ShardResult Expected(const Batch& batch) {
+inline ShardResult Expected(const Batch& batch, int64_t ranks = kRanks) {
   static const std::unique_ptr<Executor> executor = MakeCpuExecutor();
   static BufferPool pool;
-  return ShardBatch(RoundRobin().MakeSharder().value(), batch, kRanks, {}, Limits(), *executor,
-                    pool)
+  return ShardBatch(RoundRobin().MakeSharder().value(), batch, ranks, {}, Limits(), *executor, pool)
       .value();
+}
+
+inline void ExpectShard(const RankShard& got, const RankShard& want) {
+  EXPECT_EQ(got.layout, want.layout);
+  EXPECT_EQ(got.cuts, want.cuts);
+  EXPECT_EQ(got.batch.scalars, want.batch.scalars);
+  ASSERT_EQ(got.batch.tensors.size(), want.batch.tensors.size());
+  for (size_t t = 0; t < want.batch.tensors.size(); ++t) {
+    EXPECT_EQ(got.batch.tensors[t].spec, want.batch.tensors[t].spec);
+    EXPECT_TRUE(got.batch.tensors[t].bytes() == want.batch.tensors[t].bytes())
+        << want.batch.tensors[t].spec.name;
+  }
 }
 
 inline void ExpectShards(const absl::StatusOr<ShardResult>& result, const Batch& batch) {
@@ -79,17 +90,8 @@ inline void ExpectShards(const absl::StatusOr<ShardResult>& result, const Batch&
   EXPECT_EQ(result->notices, expected.notices);
   ASSERT_EQ(result->shards.size(), expected.shards.size());
   for (size_t r = 0; r < expected.shards.size(); ++r) {
-    const RankShard& got = result->shards[r];
-    const RankShard& want = expected.shards[r];
-    EXPECT_EQ(got.layout, want.layout);
-    EXPECT_EQ(got.cuts, want.cuts);
-    EXPECT_EQ(got.batch.scalars, want.batch.scalars);
-    ASSERT_EQ(got.batch.tensors.size(), want.batch.tensors.size());
-    for (size_t t = 0; t < want.batch.tensors.size(); ++t) {
-      EXPECT_EQ(got.batch.tensors[t].spec, want.batch.tensors[t].spec);
-      EXPECT_TRUE(got.batch.tensors[t].bytes() == want.batch.tensors[t].bytes())
-          << "rank " << r << ", " << want.batch.tensors[t].spec.name;
-    }
+    SCOPED_TRACE(r);
+    ExpectShard(result->shards[r], expected.shards[r]);
   }
 }
 

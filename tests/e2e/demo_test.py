@@ -2,7 +2,6 @@
 start."""
 
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -10,6 +9,7 @@ import subprocess
 import time
 import unittest
 
+from processes import children, command_line
 from programs import BIN, ENVIRONMENT, SLACK, ProgramTest, Run, cpshard, run
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 9
@@ -24,19 +24,6 @@ STREAMS = {"contiguous": [*SENT, "padding_mask"],
 KILLED = re.compile(r"^loader (\d) was killed \(signal (\d+)\) after (\d+) of its (\d+) batches; "
                     r"started again$", re.MULTILINE)
 START_LIMIT = 5.0 * SLACK  # seconds until a server that does not start is given up
-
-
-def children(parent):
-    """Command lines of the processes that `parent` started, by their ids."""
-    found = {}
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent and fields[0] != "Z":
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode().split("\0")
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # ended meanwhile
-    return found
 
 
 def equal_layouts(test, result):
@@ -78,9 +65,7 @@ class Loaders(ProgramTest):
 
     def wait_until_gone(self, processes):
         limit = time.monotonic() + 10
-        while any((pathlib.Path("/proc") / str(pid)).exists()
-                  and b"cpshard" in (pathlib.Path("/proc") / str(pid) / "cmdline").read_bytes()
-                  for pid in processes):
+        while any("cpshard" in word for pid in processes for word in command_line(pid)):
             self.assertLess(time.monotonic(), limit)
             time.sleep(0.01)
 

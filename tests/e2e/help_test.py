@@ -14,7 +14,8 @@ from stubs import connect, service_pb2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = 80
-COMMANDS = ("shard", "gather", "plan", "explain", "verify", "demo", "bench")
+COMMANDS = ("shard", "gather", "plan", "explain", "verify", "push", "pull", "status", "demo",
+            "bench")
 PAGES = ((), *((command,) for command in COMMANDS))
 OPTION = re.compile(r"^  (?:-h,)?(--[a-z-]+)(?: (\S+))?(?=\s|$)")
 
@@ -119,7 +120,7 @@ class Examples(ProgramTest):
 
     def run_example(self, example):
         """In a shell, as it stands there."""
-        return run("/bin/sh", "-c", f"cd {shlex.quote(str(self.folder))} && {example}",
+        return run("/bin/sh", "-c", f"cd {shlex.quote(str(self.folder))}\n{example}",
                    environment={"PATH": f"{BIN}:{ENVIRONMENT['PATH']}"})
 
     def test_the_examples_of_every_command_work_one_after_the_other(self):

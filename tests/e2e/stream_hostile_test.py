@@ -128,7 +128,8 @@ class Memory(HostileTest):
 
     def test_padding_that_nobody_reads_leaves_memory_to_others(self):
         # Three answers, in blocks of 160 MiB, would leave 10 MiB.
-        served = self.serve(f"--pool-bytes={490 << 20}", f"--max-inflight-bytes={32 << 20}")
+        served = self.serve(f"--pool-bytes={490 << 20}", "--session-bytes=0",
+                            f"--max-inflight-bytes={32 << 20}")
         hostile, other = self.channel(served), self.channel(served)
         streams = [served.stream(hostile) for _ in range(4)]
         for number in range(4):
@@ -143,7 +144,8 @@ class Memory(HostileTest):
 
     def test_batches_that_do_not_come_hold_no_more_than_their_share_and_not_for_long(self):
         stall = 2
-        served = self.serve(f"--pool-bytes={256 << 20}", f"--stall-seconds={stall}")
+        served = self.serve(f"--pool-bytes={256 << 20}", "--session-bytes=0",
+                            f"--stall-seconds={stall}")
         hostile, other = self.channel(served), self.channel(served)
         streams = [served.stream(hostile) for _ in range(4)]
         sent = service_pb2.BatchFrame(batch_id=BAD, begin=large_batch(60).begin)

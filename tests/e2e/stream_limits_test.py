@@ -54,14 +54,14 @@ class InFlight(StreamTest):
             stream.send(*frames(number, good_batch(), 256))
 
     def test_a_batch_larger_than_all_memory_is_refused_for_ever(self):
-        stream = self.serve("--pool-bytes=1048576").stream()
+        stream = self.serve("--pool-bytes=1048576", "--session-bytes=0").stream()
         for batch in (large_batch(2), growing_batch()):  # itself; its shards
             stream.send(*frames(1, batch))
             self.check_refused(stream.answer(1), "RESOURCE_EXHAUSTED", 1048576, retry=False)
             self.check_stream(stream)
 
     def test_a_batch_without_memory_now_is_told_to_come_again(self):
-        served = self.serve("--pool-bytes=8388608")
+        served = self.serve("--pool-bytes=8388608", "--session-bytes=0")
         stream, other = served.stream(), served.stream()
         first = frames(1, large_batch(5))
         stream.send(*first[:2])

@@ -89,6 +89,20 @@ void CheckArrival(const BatchFrame& frame) {
   }
 }
 
+// As a frame of PushBatches.
+void CheckSession(absl::Span<const Bytes> message, const std::string& body) {
+  const auto frame = DecodeBatchFrame(message, FrameOf::kSession);
+  if (!frame.ok()) return;
+  const std::string begin = frame->begin ? frame->begin->SerializeAsString() : "";
+  if (frame->begin && begin.empty()) return;  // an empty one is not sent
+  const std::string sent = EncodeBatchFrame(*frame, begin, body.size()) + body;
+  const Spans spans(sent, 9);
+  const auto again = DecodeBatchFrame(spans.get(), FrameOf::kSession);
+  Must(again.ok(), "what was encoded decodes");
+  Must(EncodeBatchFrame(*again, begin, body.size()) + body == sent, "... to the same");
+  if (frame->begin) (void)DecodeBatchBegin(*frame->begin, Options(), 2, Limits());
+}
+
 }  // namespace
 
 void BatchFrameTarget(absl::string_view input) {
@@ -109,7 +123,11 @@ void BatchFrameTarget(absl::string_view input) {
   const std::string sent = EncodeBatchFrame(*frame, begin, generic.body().size()) + generic.body();
   v1::BatchFrame received;
   Must(received.ParseFromString(sent), "the generated parser reads what was encoded");
+  CheckSession(message.get(), generic.body());
   if (begin.empty()) generic.clear_begin();  // an empty one is not sent
+  generic.clear_push();                      // of sessions alone
+  generic.clear_hello();
+  generic.clear_end();
   generic.DiscardUnknownFields();
   received.DiscardUnknownFields();
   Must(received.SerializeAsString() == generic.SerializeAsString(), "... and finds the same");

@@ -318,6 +318,7 @@ int main(int argc, char** argv) {
   cpshard::WriteRequests(seeds);
   cpshard::WriteBatchFrames(seeds, cpshard::Batches());
   cpshard::WriteShardFrames(seeds, cpshard::Batches());
+  cpshard::WriteSessionMessages(seeds);
   cpshard::WriteLayouts(seeds);
   cpshard::WriteFiles(seeds);
   cpshard::WriteIndexMaps(seeds);

@@ -32,5 +32,7 @@ void WriteBatchFrames(const Seeds& seeds,
                       const std::vector<std::pair<std::string, Batch>>& batches);
 void WriteShardFrames(const Seeds& seeds,
                       const std::vector<std::pair<std::string, Batch>>& batches);
+// Messages of sessions, those in frames included.
+void WriteSessionMessages(const Seeds& seeds);
 
 }  // namespace cpshard

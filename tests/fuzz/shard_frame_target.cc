@@ -90,6 +90,7 @@ void ShardFrameTarget(absl::string_view input) {
   if (!frame.ok()) return;
   Must(can_be, "takes only what the generated parser takes");
   CheckSame(*frame, generic);
+  (void)DecodeShardFrame(message.get(), FrameOf::kSession);
   if (!frame->begin || frame->begin->total_bytes > 1 << 16) return;
   CheckShards(*frame, AnswerOf(*frame, generic.body()));
 }

@@ -11,13 +11,14 @@
 
 namespace cpshard::fuzz {
 
-void BatchFrameTarget(absl::string_view input);   // how to cut it, then a BatchFrame on the wire
-void IndexMapTarget(absl::string_view input);     // an encoding of runs
-void LayoutsTarget(absl::string_view input);      // layouts.json
-void OptionsTarget(absl::string_view input);      // options as JSON
-void RequestTarget(absl::string_view input);      // a ShardBatchRequest on the wire
-void SafetensorsTarget(absl::string_view input);  // a safetensors file
-void ShardFrameTarget(absl::string_view input);   // how to cut it, then a ShardFrame on the wire
+void BatchFrameTarget(absl::string_view input);      // how to cut it, then a BatchFrame on the wire
+void IndexMapTarget(absl::string_view input);        // an encoding of runs
+void LayoutsTarget(absl::string_view input);         // layouts.json
+void OptionsTarget(absl::string_view input);         // options as JSON
+void RequestTarget(absl::string_view input);         // a ShardBatchRequest on the wire
+void SafetensorsTarget(absl::string_view input);     // a safetensors file
+void SessionMessageTarget(absl::string_view input);  // which, then a message of a session
+void ShardFrameTarget(absl::string_view input);      // how to cut it, then a ShardFrame on the wire
 
 using Target = void (*)(absl::string_view input);
 

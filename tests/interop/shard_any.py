@@ -16,8 +16,8 @@ proto = pathlib.Path(__file__).resolve().parents[2] / "proto"
 stubs = tempfile.TemporaryDirectory()
 subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{proto}",
                 f"--python_out={stubs.name}", f"--grpc_python_out={stubs.name}",
-                "cpshard/v1/types.proto", "cpshard/v1/options.proto", "cpshard/v1/service.proto",
-                "grpc/health/v1/health.proto"], check=True)
+                "cpshard/v1/types.proto", "cpshard/v1/options.proto", "cpshard/v1/session.proto",
+                "cpshard/v1/service.proto", "grpc/health/v1/health.proto"], check=True)
 sys.path.insert(0, stubs.name)
 grpc.__path__.append(f"{stubs.name}/grpc")  # Python only: its gRPC package is called grpc too
 from cpshard.v1 import options_pb2, service_pb2, service_pb2_grpc, types_pb2  # noqa: E402

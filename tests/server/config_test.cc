@@ -53,6 +53,30 @@ TEST_F(ConfigTest, TheLaterSourceWins) {
   EXPECT_EQ(line->options.queue, 7);
 }
 
+TEST_F(ConfigTest, SessionsHaveTheirSettings) {
+  const auto line =
+      Parse({"--config", File(R"({"session_bytes": 4096, "replay_steps": 3, "max_groups": 2})"),
+             "--ahead-steps=5", "--rank-timeout-seconds=7"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.session_bytes, 4096);
+  EXPECT_EQ(line->options.session_limits.replay_steps, 3);
+  EXPECT_EQ(line->options.session_limits.max_groups, 2);
+  EXPECT_EQ(line->options.session_limits.ahead_steps, 5);
+  EXPECT_EQ(line->options.session_limits.rank_timeout_seconds, 7);
+  EXPECT_EQ(Parse({})->options.session_bytes, std::nullopt);
+}
+
+TEST_F(ConfigTest, SettingsOfSessionsOutOfRangeAreRefused) {
+  for (const char* flag : {"--replay-steps=0", "--ahead-steps=1", "--rank-timeout-seconds=0",
+                           "--max-groups=0", "--session-bytes=-1"}) {
+    EXPECT_EQ(Parse({flag}).status().code(), absl::StatusCode::kInvalidArgument) << flag;
+  }
+  const auto over = Parse({"--pool-bytes=2097152", "--session-bytes=2097153"});
+  EXPECT_EQ(over.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(over.status().message()),
+              testing::AllOf(HasSubstr("session_bytes"), HasSubstr("2097152")));
+}
+
 TEST_F(ConfigTest, AListOfAddressesMayBeRepeatedFlags) {
   const auto line = Parse({"--listen", "127.0.0.1:0", "--listen", "unix:/tmp/a.sock"});
   ASSERT_TRUE(line.ok()) << line.status();

@@ -17,16 +17,17 @@ _folder = tempfile.TemporaryDirectory(prefix="cpshard-stubs-")
 atexit.register(_folder.cleanup)
 subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}",
                 f"--python_out={_folder.name}", f"--grpc_python_out={_folder.name}",
-                "cpshard/v1/types.proto", "cpshard/v1/options.proto", "cpshard/v1/service.proto",
-                "grpc/health/v1/health.proto"], check=True)
+                "cpshard/v1/types.proto", "cpshard/v1/options.proto", "cpshard/v1/session.proto",
+                "cpshard/v1/service.proto", "grpc/health/v1/health.proto"], check=True)
 sys.path.insert(0, _folder.name)
 grpc.__path__.append(f"{_folder.name}/grpc")  # the protocol's package lies inside gRPC's name
-from cpshard.v1 import options_pb2, service_pb2, service_pb2_grpc, types_pb2  # noqa: E402
+from cpshard.v1 import options_pb2, service_pb2, service_pb2_grpc  # noqa: E402
+from cpshard.v1 import session_pb2, types_pb2  # noqa: E402
 from google.protobuf import json_format  # noqa: E402
 from grpc.health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 
 __all__ = ["connect", "health_pb2", "health_pb2_grpc", "json_format", "options_of", "options_pb2",
-           "request_of", "service_pb2", "service_pb2_grpc", "shards_of", "types_pb2"]
+           "request_of", "service_pb2", "service_pb2_grpc", "session_pb2", "shards_of", "types_pb2"]
 
 UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 

@@ -41,7 +41,8 @@ std::vector<std::string> LimitsOfOwnServer(const Arguments& arguments) {
   const int64_t in_flight =
       std::max(arguments.in_flight * largest.body_bytes(), StreamLimits().max_inflight_bytes);
   const int64_t pool = std::max<int64_t>(4 * in_flight, int64_t{8} << 30);
-  return {absl::StrCat("--max-inflight-bytes=", in_flight), absl::StrCat("--pool-bytes=", pool)};
+  return {absl::StrCat("--max-inflight-bytes=", in_flight), absl::StrCat("--pool-bytes=", pool),
+          "--session-bytes=0"};
 }
 
 absl::StatusOr<std::vector<Row>> MeasureAll(const Arguments& arguments, const Setting& setting) {

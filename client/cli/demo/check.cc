@@ -110,6 +110,14 @@ std::string DifferenceFromContract(const Batch& batch, const oracle::Options& op
   return "";
 }
 
+std::string DifferenceOfShard(const Batch& batch, const oracle::Options& options, int64_t cp_size,
+                              int64_t rank, const RankShard& shard) {
+  const std::optional<oracle::Shard> want =
+      oracle::Restate(ToOracle(batch), options, cp_size, rank);
+  if (!want) return "the contract refuses this batch, but it was sharded";
+  return CompareShard(shard, *want);
+}
+
 std::string DifferenceAfterGather(const Tensor& expected, const std::vector<RankShard>& shards,
                                   Executor& executor, BufferPool& pool) {
   const std::string& name = expected.spec.name;

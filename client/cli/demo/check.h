@@ -17,6 +17,10 @@ namespace cpshard::demo {
 std::string DifferenceFromContract(const Batch& batch, const oracle::Options& options,
                                    int64_t cp_size, const std::vector<RankShard>& shards);
 
+// ... of one rank, which the words do not name.
+std::string DifferenceOfShard(const Batch& batch, const oracle::Options& options, int64_t cp_size,
+                              int64_t rank, const RankShard& shard);
+
 // How the stream of that name, gathered and trimmed, differs from `expected`; empty = equal.
 std::string DifferenceAfterGather(const Tensor& expected, const std::vector<RankShard>& shards,
                                   Executor& executor, BufferPool& pool);

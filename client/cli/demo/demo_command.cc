@@ -1,19 +1,22 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands.h"
+#include "client/cli/demo/chaos.h"
+#include "client/cli/demo/chaos_table.h"
+#include "client/cli/demo/idle_server.h"
 #include "client/cli/demo/layouts.h"
 #include "client/cli/demo/loader_group.h"
 #include "client/cli/demo/pack.h"
 #include "client/cli/demo/table.h"
 #include "client/cli/demo/text.h"
 #include "client/cli/server_process.h"
-#include "client/client.h"
 #include "core/plan/status_macros.h"
 
 namespace cpshard::demo {
@@ -24,6 +27,9 @@ struct Arguments {
   size_t max_bytes = size_t{4} << 20;
   int64_t loaders = 4;
   std::optional<int64_t> kill_loader;
+  bool chaos = false;
+  int64_t steps = 40;
+  std::optional<uint64_t> seed;
 };
 
 // Loader 0's task for every layout; says what the batches are. The text is let go.
@@ -57,24 +63,6 @@ absl::StatusOr<Figures> RunLayout(const LoaderTask& task, std::optional<int64_t>
   return LoaderGroup(task, kill, {check_server, show, say}).Run();
 }
 
-// All loaders have gone, the killed ones too: the server must have let go of everything.
-absl::Status CheckNothingIsHeld(Client& client) {
-  const absl::Time give_up = absl::Now() + absl::Seconds(5);
-  while (true) {
-    CPSHARD_ASSIGN_OR_RETURN(const ServerInfo info, client.GetServerInfo());
-    const Counters& now = info.counters;
-    const bool idle = now.buffers_out == 0 && now.streams == 0 && now.batches == 0;
-    if (idle || absl::Now() > give_up) {
-      std::printf("buffers out: %lld\n", static_cast<long long>(now.buffers_out));
-      if (idle) return absl::OkStatus();
-      return absl::InternalError(absl::StrCat(
-          "the server still holds ", now.buffers_out, " buffers of ", now.bytes_out, " bytes, ",
-          now.streams, " streams and ", now.batches, " batches, and no loader is left"));
-    }
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-}
-
 absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(ServerProcess server, ServerProcess::Start());
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<LoaderTask> tasks,
@@ -90,10 +78,54 @@ absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
     PrintLayout(task.layout, arguments.loaders, figures);
     different = different || !figures.difference.empty();
   }
-  CPSHARD_ASSIGN_OR_RETURN(const auto client, Client::Connect(server.address()));
-  CPSHARD_RETURN_IF_ERROR(CheckNothingIsHeld(*client));
+  CPSHARD_RETURN_IF_ERROR(CheckNothingIsHeld(server.address()));
   CPSHARD_RETURN_IF_ERROR(server.Stop(absl::Seconds(10)));
   return different;
+}
+
+// The names of the files that were read: then the processes need not look for text, too.
+absl::StatusOr<ChaosWork> WorkOf(const Arguments& arguments, const std::string& server) {
+  ChaosWork work{.server = server, .loaders = arguments.loaders, .steps = arguments.steps};
+  work.max_bytes = std::min(arguments.max_bytes, work.max_bytes);
+  CPSHARD_ASSIGN_OR_RETURN(const std::vector<Document> documents,
+                           ReadDocuments(arguments.files, work.max_bytes));
+  for (const Document& document : documents) work.files.push_back(document.name);
+  return work;
+}
+
+absl::StatusOr<bool> RunChaos(const Arguments& arguments) {
+  const uint64_t seed = arguments.seed.value_or(std::random_device()());
+  CPSHARD_ASSIGN_OR_RETURN(
+      ServerProcess server,
+      ServerProcess::Start({}, {absl::StrCat("--ahead-steps=", kChaosAheadSteps)}));
+  CPSHARD_ASSIGN_OR_RETURN(const ChaosWork work, WorkOf(arguments, server.address()));
+  CPSHARD_ASSIGN_OR_RETURN(const auto batches, ChaosBatches::Read(work));
+  CPSHARD_ASSIGN_OR_RETURN(std::vector<ExpectedStep> expected, ShardInProcess(work, *batches));
+  CPSHARD_ASSIGN_OR_RETURN(const ServerInfo info, server.WaitUntilReady());
+  PrintServer(info, server.address());
+  PrintChaos(work, seed);
+  ChaosRun run(work, DrawKills(seed, work.steps, work.loaders, kCpSize),
+               ChaosTally(std::move(expected), kCpSize), server);
+  CPSHARD_ASSIGN_OR_RETURN(const ChaosFigures figures, run.Run());
+  PrintChaosFigures(work, figures);
+  CPSHARD_RETURN_IF_ERROR(CheckNothingIsHeld(server.address()));
+  CPSHARD_RETURN_IF_ERROR(server.Stop(absl::Seconds(10)));
+  return !figures.difference.empty();
+}
+
+void AddChaosOptions(CLI::App& command, Arguments& arguments) {
+  CLI::Option* chaos = command.add_flag(
+      "--chaos", arguments.chaos,
+      "loaders and ranks as processes; a loader, a rank\nand the server are killed meanwhile");
+  chaos->excludes("--kill-loader");
+  command.add_option("--steps", arguments.steps, "of every rank")
+      ->check(CLI::Range(kMinChaosSteps, int64_t{100'000}))
+      ->type_name("N")
+      ->capture_default_str()
+      ->needs(chaos);
+  command.add_option("--seed", arguments.seed, "who is killed when [default: another every time]")
+      ->type_name("S")
+      ->needs(chaos);
 }
 
 }  // namespace
@@ -119,10 +151,12 @@ void AddDemoCommand(CLI::App& app, Command& run) {
                    "kill this loader half-way through the first layout, batches in flight")
       ->check(CLI::Range(0, 63))
       ->type_name("N");
+  demo::AddChaosOptions(*command, *arguments);
   command->callback([arguments, &run] {
     run = [arguments] {
       std::setvbuf(stdout, nullptr, _IOLBF, 0);
-      const absl::StatusOr<bool> different = demo::RunDemo(*arguments);
+      const absl::StatusOr<bool> different =
+          arguments->chaos ? demo::RunChaos(*arguments) : demo::RunDemo(*arguments);
       return Outcome{different.status(), different.ok() && *different};
     };
   });

@@ -1,15 +1,13 @@
 #include "client/cli/demo/loader.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/demo/check.h"
+#include "client/cli/demo/line.h"
 #include "client/cli/demo/pack.h"
 #include "client/cli/demo/report.h"
 #include "client/cli/demo/text.h"
@@ -21,16 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-absl::Status Write(int out, const LoaderLine& line) {
-  const std::string text = ToLine(line) + "\n";
-  for (size_t written = 0; written < text.size();) {
-    const ssize_t size = write(out, text.data() + written, text.size() - written);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return absl::FailedPreconditionError("nobody reads the reports of this loader");
-    written += size;
-  }
-  return absl::OkStatus();
-}
+absl::Status Write(int out, const LoaderLine& line) { return WriteLine(out, ToLine(line)); }
 
 absl::StatusOr<DemoLayout> FindLayout(const std::string& name) {
   for (DemoLayout& layout : Layouts()) {

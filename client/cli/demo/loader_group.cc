@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/demo/exit_status.h"
 #include "client/cli/demo/report.h"
 #include "core/plan/status_macros.h"
 
@@ -19,13 +20,18 @@ namespace {
 constexpr int64_t kMaxRestarts = 3;      // of one loader
 constexpr int kCheckMilliseconds = 200;  // how often the server is looked at, at least
 
-// The loader's exit status is the number of its status code, as that of every cpshard.
-absl::Status StatusOfExit(int64_t loader, int exit_status, const std::string& words) {
-  const bool is_code = exit_status > 1 && exit_status <= 16;
-  return absl::Status(
-      is_code ? static_cast<absl::StatusCode>(exit_status) : absl::StatusCode::kInternal,
-      absl::StrCat("loader ", loader, " ended with exit status ", exit_status,
-                   "; it said: ", words));
+std::vector<std::string> CommandLine(const LoaderTask& task) {
+  std::vector<std::string> words = {"demo-loader",
+                                    absl::StrCat("--server=", task.server),
+                                    absl::StrCat("--layout=", task.layout),
+                                    absl::StrCat("--loader=", task.loader),
+                                    absl::StrCat("--loaders=", task.loaders),
+                                    absl::StrCat("--done=", task.done),
+                                    absl::StrCat("--batches=", task.batches),
+                                    absl::StrCat("--max-bytes=", task.max_bytes),
+                                    "--"};
+  words.insert(words.end(), task.files.begin(), task.files.end());
+  return words;
 }
 
 // Of the signals that end a process: the others come from a mistake of its own.
@@ -42,11 +48,11 @@ LoaderGroup::LoaderGroup(const LoaderTask& task, std::optional<int64_t> kill,
       listener_(listener),
       tally_(task.layout, task.batches, task.loaders) {}
 
-absl::StatusOr<LoaderProcess> LoaderGroup::Start(int64_t index) const {
+absl::StatusOr<ChildProcess> LoaderGroup::Start(int64_t index) const {
   LoaderTask task = task_;
   task.loader = index;
   task.done = tally_.ReportedBy(index);
-  return LoaderProcess::Start(task);
+  return ChildProcess::Start(CommandLine(task));
 }
 
 absl::StatusOr<Figures> LoaderGroup::Run() {
@@ -56,7 +62,7 @@ absl::StatusOr<Figures> LoaderGroup::Run() {
         task_.loaders, " loaders, from 0, and ", task_.batches, " batches; give more text"));
   }
   for (int64_t i = 0; i < task_.loaders; ++i) {
-    CPSHARD_ASSIGN_OR_RETURN(LoaderProcess process, Start(i));
+    CPSHARD_ASSIGN_OR_RETURN(ChildProcess process, Start(i));
     loaders_.push_back({std::move(process)});
   }
   while (!AllDone()) {
@@ -108,8 +114,7 @@ absl::Status LoaderGroup::Ended(int64_t index) {
   const int status = loader.process.WaitStatus();
   if (WIFEXITED(status)) {
     loader.done = true;
-    if (WEXITSTATUS(status) == 0) return absl::OkStatus();
-    return StatusOfExit(index, WEXITSTATUS(status), loader.process.errors());
+    return StatusOfEnd(absl::StrCat("loader ", index), status, loader.process.errors());
   }
   const int signal = WTERMSIG(status);
   const std::string when = absl::StrCat("(signal ", signal, ") after ", tally_.ReportedBy(index),

@@ -9,8 +9,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "client/cli/demo/child_process.h"
 #include "client/cli/demo/loader.h"
-#include "client/cli/demo/loader_process.h"
 #include "client/cli/demo/tally.h"
 
 namespace cpshard::demo {
@@ -39,12 +39,12 @@ class LoaderGroup {
 
  private:
   struct Loader {
-    LoaderProcess process;
+    ChildProcess process;
     int64_t restarts = 0;
     bool done = false;
   };
 
-  absl::StatusOr<LoaderProcess> Start(int64_t index) const;
+  absl::StatusOr<ChildProcess> Start(int64_t index) const;
   absl::Status Listen(int64_t index);
   absl::Status Take(int64_t index, const std::string& line);
   absl::Status Ended(int64_t index);

@@ -79,6 +79,7 @@ class Packing::Streams {
 
   void Put(int64_t row, const Row& pieces) {
     int64_t slot = row * dims_[1];
+    end_of_labels_ = slot;
     for (const Piece& piece : pieces) {
       PutTokens(piece, slot);
       std::iota(positions_.begin() + slot, positions_.begin() + slot + piece.columns, 0);
@@ -87,11 +88,14 @@ class Packing::Streams {
       slot += piece.columns;
       real_tokens_ += piece.length;
     }
+    tokens_excl_tail_pad_ += end_of_labels_ - row * dims_[1];
   }
 
   absl::StatusOr<PackedBatch> Finish(bool with_lengths, BufferPool& pool) const {
     PackedBatch packed;
     packed.real_tokens = real_tokens_;
+    packed.label_tokens = label_tokens_;
+    packed.tokens_excl_tail_pad = tokens_excl_tail_pad_;
     std::vector<Tensor>& expected = packed.expected;
     CPSHARD_RETURN_IF_ERROR(AddTensor("input_ids", DType::kI64, dims_, ids_, pool, expected));
     CPSHARD_RETURN_IF_ERROR(AddTensor("labels", DType::kI64, dims_, labels_, pool, expected));
@@ -117,6 +121,10 @@ class Packing::Streams {
       const std::string& text = piece.document->text;
       ids_[slot] = static_cast<unsigned char>(text[piece.begin + i]);
       const bool last = i + 1 == piece.length;
+      if (!last) {
+        end_of_labels_ = slot + 1;
+        ++label_tokens_;
+      }
       labels_[slot] = last ? kNoLabel : static_cast<unsigned char>(text[piece.begin + i + 1]);
       padding_[slot] = 0;
     }
@@ -146,7 +154,8 @@ class Packing::Streams {
   std::vector<int64_t> ids_, labels_, positions_;
   std::vector<uint8_t> padding_;
   std::vector<std::vector<int64_t>> real_lengths_, padded_lengths_;  // of every row
-  int64_t real_tokens_ = 0;
+  int64_t real_tokens_ = 0, label_tokens_ = 0, tokens_excl_tail_pad_ = 0;
+  int64_t end_of_labels_ = 0;  // of the row that is put: slot behind its last one
 };
 
 int64_t Packing::num_batches() const {

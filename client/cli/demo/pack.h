@@ -28,6 +28,8 @@ struct PackedBatch {
   Batch batch;
   std::vector<Tensor> expected;  // what comes back of it, gathered and trimmed
   int64_t real_tokens = 0;
+  int64_t label_tokens = 0;          // those of them that have a label
+  int64_t tokens_excl_tail_pad = 0;  // of every row, up to its last label
 };
 
 // Documents laid out in rows, next-fit: a document that does not fit begins the next row, one that

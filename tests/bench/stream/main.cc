@@ -17,6 +17,7 @@
 #include "tests/bench/stream/report.h"
 #include "tests/bench/stream/rounds.h"
 #include "tests/bench/stream/subject.h"
+#include "tests/bench/stream/subject_server.h"
 
 namespace cpshard::bench {
 namespace {

@@ -1,4 +1,4 @@
-// One loader of the demo as a process: `cpshard demo-loader`.
+// This program again, as a child of the demo: a loader or a rank.
 #pragma once
 
 #include <poll.h>
@@ -8,19 +8,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/demo/loader.h"
 
 namespace cpshard::demo {
 
 // Move-only. The process dies with the object, and with this process.
-class LoaderProcess {
+class ChildProcess {
  public:
-  // Runs this program again. Internal: no process or no pipe is to be had.
-  static absl::StatusOr<LoaderProcess> Start(const LoaderTask& task);
+  // `words`: its arguments, from the subcommand on. Internal: no process or no pipe is to be had.
+  static absl::StatusOr<ChildProcess> Start(std::vector<std::string> words);
 
-  LoaderProcess(LoaderProcess&& other) noexcept;
-  LoaderProcess& operator=(LoaderProcess&& other) noexcept;
-  ~LoaderProcess();
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
 
   // Appends what poll() has to watch; nothing any more once the process has ended.
   void AddTo(std::vector<pollfd>& watched) const;
@@ -28,6 +27,9 @@ class LoaderProcess {
   // The lines that it has reported since the last call; does not wait. A line that a kill has cut
   // off is left out.
   std::vector<std::string> ReadLines();
+
+  // Writes an empty line to its standard input. One that has ended does not hear it.
+  void GoOn() const;
 
   bool ended() const { return out_ < 0 && err_ < 0; }
 
@@ -40,11 +42,11 @@ class LoaderProcess {
   void Kill() const;  // SIGKILL
 
  private:
-  LoaderProcess() = default;
+  ChildProcess() = default;
 
   pid_t pid_ = -1;
-  int out_ = -1, err_ = -1;  // ends of pipes; -1: the other end is closed
-  std::string unfinished_;   // line
+  int in_ = -1, out_ = -1, err_ = -1;  // ends of pipes; -1: the other end is closed
+  std::string unfinished_;             // line
   std::string errors_;
 };
 

@@ -1,0 +1,48 @@
+#include "client/cli/session/server.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "client/client.h"
+#include "core/plan/status_macros.h"
+
+namespace cpshard {
+namespace {
+
+std::string CheckNotEmpty(const std::string& text) {
+  return text.empty() ? "the value is empty" : "";
+}
+
+}  // namespace
+
+void DeclareServer(CLI::App& command, std::string& server) {
+  command.add_option("--server", server, "the cpshardd, host:port or unix:/path")
+      ->required()
+      ->check(CLI::Validator(CheckNotEmpty, "ADDR"))
+      ->group("Server");
+}
+
+CLI::Option* DeclareGroup(CLI::App& command, std::string& group) {
+  return command.add_option("--group", group, "the CP group, one name for its loaders and ranks")
+      ->check(CLI::Validator(CheckNotEmpty, "G"))
+      ->group("Session");
+}
+
+void DeclareDataStream(CLI::App& command, std::string& stream) {
+  command.add_option("--stream", stream, "the data stream of the group")
+      ->check(CLI::Validator(CheckNotEmpty, "NAME"))
+      ->capture_default_str()
+      ->group("Session");
+}
+
+absl::StatusOr<ServerInfo> AskServer(const std::string& server) {
+  CPSHARD_ASSIGN_OR_RETURN(const auto client,
+                           Client::Connect(server, {.deadline = absl::Seconds(10)}));
+  CPSHARD_ASSIGN_OR_RETURN(ServerInfo info, client->GetServerInfo());
+  if (info.session_limits.session_bytes > 0) return info;
+  return absl::FailedPreconditionError(
+      absl::StrCat(server, " was started without sessions; its --session-bytes is 0"));
+}
+
+}  // namespace cpshard

@@ -1,0 +1,143 @@
+#include "server/session/sessions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/plan/status_macros.h"
+#include "server/session/close_call.h"
+#include "server/session/pull_call.h"
+#include "server/session/push_call.h"
+#include "server/session/stored_batch.h"
+
+namespace cpshard {
+namespace {
+
+DeliveryOptions OptionsOf(const SessionLimits& limits, const std::string& instance) {
+  DeliveryOptions options;
+  options.instance = instance;
+  options.budget_bytes = limits.session_bytes / 4 * 3;
+  options.replay_steps = limits.replay_steps;
+  options.ahead_steps = limits.ahead_steps;
+  options.max_groups = limits.max_groups;
+  options.rank_timeout = absl::Seconds(limits.rank_timeout_seconds);
+  return options;
+}
+
+// What a group's batches will be planned with: refused now rather than with the first batch.
+absl::Status CheckTerms(const OpenSession& open, const Limits& limits) {
+  if (open.cp_size > limits.max_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cp_size is ", open.cp_size, ", over the server's max_ranks ", limits.max_ranks));
+  }
+  CPSHARD_ASSIGN_OR_RETURN(const Options options, Options::FromBytes(open.options));
+  return options.MakeSharder().status();
+}
+
+}  // namespace
+
+Sessions::Sessions(const StreamContext& context, const SessionLimits& limits, std::string instance)
+    : pool_({.max_bytes = static_cast<size_t>(limits.session_bytes)}),
+      context_(context),
+      instance_(std::move(instance)),
+      hub_(SessionHub::Make(OptionsOf(limits, instance_), context.run_later)) {
+  context_.pool = &pool_;
+}
+
+Sessions::~Sessions() { hub_->Close(); }
+
+absl::StatusOr<OpenedSession> Sessions::Open(OpenSession open) {
+  CPSHARD_RETURN_IF_ERROR(CheckTerms(open, context_.limits));
+  for (ReaderStream& stream : open.streams) {
+    stream.max_step_bytes = MemoryOfStep(stream.max_step_bytes);
+  }
+  return hub_->Do([&](auto& delivery, absl::Time now) { return delivery.Open(open, now); });
+}
+
+absl::StatusOr<GroupView> Sessions::View(const std::string& group) {
+  return hub_->Do([&](auto& delivery, absl::Time now) { return delivery.View(group, now); });
+}
+
+std::vector<GroupView> Sessions::Views() {
+  return hub_->Do([](auto& delivery, absl::Time now) { return delivery.Views(now); });
+}
+
+template <typename Reactor>
+Reactor* Sessions::Start(grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch,
+                         const MakeFrameStream& make) {
+  const std::shared_ptr<Reactor> reactor = Reactor::Start(call, context_, std::move(owner), make);
+  watch.Add(reactor);
+  return reactor.get();
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Sessions::Push(
+    grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch) {
+  return Start<TwoWayReactor>(call, std::move(owner), watch, [this](std::string, auto on_output) {
+    return PushCall::Make(context_, hub_, instance_, std::move(on_output));
+  });
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Sessions::Pull(
+    grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch) {
+  return Start<TwoWayReactor>(call, std::move(owner), watch, [this](std::string, auto on_output) {
+    return PullCall::Make(context_, hub_, std::nullopt, std::move(on_output));
+  });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* Sessions::Get(grpc::CallbackServerContext* call,
+                                                          StreamOwner owner, StreamWatch& watch,
+                                                          GetShard request) {
+  return Start<AnswerReactor>(call, std::move(owner), watch, [&](std::string, auto on_output) {
+    return PullCall::Make(context_, hub_, std::move(request), std::move(on_output));
+  });
+}
+
+grpc::ServerUnaryReactor* Sessions::Close(SessionName session, std::function<void()> on_done) {
+  CloseCall* const call = CloseCall::Start(hub_, std::move(session), std::move(on_done));
+  absl::MutexLock lock(&mu_);
+  std::erase_if(closing_, [](const auto& answer) { return answer.expired(); });
+  closing_.push_back(call->answer());
+  if (draining_) RefuseClosing();
+  return call;
+}
+
+void Sessions::Drain() {
+  hub_->Do([](auto& delivery, absl::Time now) { delivery.Drain(now); });
+  absl::MutexLock lock(&mu_);
+  draining_ = true;
+  RefuseClosing();
+}
+
+// Who closes would wait for the others; it has nothing to wait for.
+void Sessions::RefuseClosing() {
+  for (const std::weak_ptr<ClosingAnswer>& weak : closing_) {
+    const std::shared_ptr<ClosingAnswer> answer = weak.lock();
+    if (answer != nullptr) answer->Give(absl::UnavailableError("the server is shutting down"));
+  }
+  closing_.clear();
+}
+
+void Sessions::Tick(absl::Time now) { hub_->Tick(now); }
+
+void Sessions::AddCounters(Counters& counters) {
+  const BufferPoolStats pool = pool_.stats();
+  counters.buffers_out += static_cast<int64_t>(pool.buffers_out);
+  counters.bytes_out += static_cast<int64_t>(pool.bytes_out);
+  const DeliveryCounters sessions =
+      hub_->Do([](auto& delivery, absl::Time) { return delivery.counters(); });
+  counters.sessions = sessions.sessions;
+  counters.loaders = sessions.loaders;
+  counters.session_bytes = sessions.used_bytes;
+  counters.most_session_bytes = sessions.most_used_bytes;
+  counters.pushed = sessions.pushed;
+  counters.delivered = sessions.delivered;
+  counters.duplicates = sessions.duplicates;
+  counters.pushes_refused = sessions.refused;
+  counters.digest_conflicts = sessions.digest_conflicts;
+  counters.digest_changes = sessions.digest_changes;
+  counters.seeks = sessions.seeks;
+  counters.generations = sessions.generations;
+}
+
+}  // namespace cpshard

@@ -1,0 +1,75 @@
+// The sessions of a server: their memory, their state, their calls.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/replies.h"
+#include "proto/session_codec.h"
+#include "server/session/close_call.h"
+#include "server/session/session_hub.h"
+#include "server/stream/stream_reactor.h"
+#include "server/stream/stream_watch.h"
+
+namespace cpshard {
+
+// Thread-safe.
+class Sessions {
+ public:
+  // Memory of sessions is a pool of its own, of limits.session_bytes: what the window holds cannot
+  // be taken by stateless calls, whose batches come unasked, and a burst of those finds its memory
+  // whatever the window holds. A reservation in one pool would do neither without knowing, when a
+  // stateless batch comes, what has been granted to loaders. Delivery grants three quarters of it:
+  // blocks are up to a quarter larger than what was asked for, and large layouts of answers, and
+  // batches that are cut anew, take some for as long as they are sent.
+  //
+  // `context` without its pool; `watch` may begin to tick before the calls do.
+  Sessions(const StreamContext& context, const SessionLimits& limits, std::string instance);
+  ~Sessions();  // after the gRPC server is gone, before the workers are
+
+  absl::StatusOr<OpenedSession> Open(OpenSession open);
+  absl::StatusOr<GroupView> View(const std::string& group);
+  std::vector<GroupView> Views();
+
+  // Calls that carry frames. They are watched by `watch`, and go when gRPC is done with them.
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Push(
+      grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pull(
+      grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch);
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Get(grpc::CallbackServerContext* call,
+                                                  StreamOwner owner, StreamWatch& watch,
+                                                  GetShard request);
+
+  // `on_done` is called when gRPC is done with the call.
+  grpc::ServerUnaryReactor* Close(SessionName session, std::function<void()> on_done);
+
+  void Drain();
+  void Tick(absl::Time now);
+
+  // Lets go of what the groups hold, when no call is left.
+  void Clear() { hub_->Clear(); }
+
+  void AddCounters(Counters& counters);
+
+ private:
+  template <typename Reactor>
+  Reactor* Start(grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch,
+                 const MakeFrameStream& make);
+  void RefuseClosing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  BufferPool pool_;
+  StreamContext context_;
+  const std::string instance_;
+  const std::shared_ptr<SessionHub> hub_;
+  absl::Mutex mu_;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::weak_ptr<ClosingAnswer>> closing_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace cpshard

@@ -1,0 +1,197 @@
+// Answers to a reader that are no shards, and shards that should not have come.
+#include "tests/client/session/reader_ledger.h"
+
+namespace cpshard {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(ReaderLedgerTest, AStepWhoseDeadlinePassedIsAskedForAtOnce) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  Refuse({"train", 0, 1}, absl::DeadlineExceededError("waiting for train/1 from loader 1"));
+  EXPECT_FALSE(ledger_->postponed());
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/1"));
+}
+
+TEST_F(ReaderLedgerTest, WhatTimeMendsIsAskedForWhenTheCallerSaysSo) {
+  for (const absl::Status& status : {PeerLeft(), absl::UnavailableError("draining"),
+                                     absl::ResourceExhaustedError("too many requests")}) {
+    SCOPED_TRACE(status.ToString());
+    Make({Stream("train")});
+    Open();
+    Requests();
+    Refuse({"train", 0, 1}, status);
+    Refuse({"train", 0, 2}, status);
+    EXPECT_TRUE(ledger_->postponed());
+    EXPECT_THAT(Requests(), IsEmpty());
+    EXPECT_FALSE(ledger_->Ready("train"));
+    ledger_->AskAgain();
+    EXPECT_FALSE(ledger_->postponed());
+    EXPECT_THAT(Requests(), ElementsAre("want train 0/1", "want train 0/2"));
+  }
+}
+
+TEST_F(ReaderLedgerTest, AStepForWhichThereIsNoMemoryComesBeforeThoseBehindIt) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  EXPECT_TRUE(Deliver(0).ok());
+  EXPECT_TRUE(Deliver(2).ok());
+  NoMemory(1);
+  EXPECT_EQ(Listed().received, 0);
+  EXPECT_TRUE(ledger_->postponed());
+  EXPECT_THAT(Requests(), IsEmpty());
+  ledger_->AskAgain();
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/1", "want train 0/2"));
+  EXPECT_TRUE(Deliver(1).ok());
+  EXPECT_TRUE(Deliver(2).ok());
+  EXPECT_EQ(Listed().received, 2);
+}
+
+TEST_F(ReaderLedgerTest, AReconnectAsksForWhatWasPostponed) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  Refuse({"train", 0, 0}, PeerLeft());
+  ledger_->Disconnected();
+  EXPECT_FALSE(ledger_->postponed());
+  Open();
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/0", "want train 0/1", "want train 0/2"));
+}
+
+TEST_F(ReaderLedgerTest, CompleteStepsAreHandedOutWhileAPeerIsAway) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver(0).ok());
+  Refuse({"train", 0, 1}, PeerLeft());
+  Refuse({"train", 0, 2}, PeerLeft());
+  EXPECT_THAT(HandedOut(), ElementsAre("train 0/0"));
+}
+
+TEST_F(ReaderLedgerTest, AStepThatBrokeOffIsDeliveredAnew) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 0, 2).ok());
+  Refuse({"train", 0, 0}, PeerLeft());
+  ledger_->AskAgain();
+  Requests();
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 0, 2).ok());
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 1, 2).ok());
+  EXPECT_THAT(HandedOut(), ElementsAre("train 0/0"));
+}
+
+TEST_F(ReaderLedgerTest, AnErrorComesBehindTheStepsThatAreHere) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver(0).ok());
+  const absl::Status stale = WithDetails(absl::AbortedError("generation 8 has begun"),
+                                         {"STALE_GENERATION", {{"generation", "8"}}, {}});
+  Refuse({"train", 0, 1}, stale);
+  EXPECT_THAT(HandedOut(), ElementsAre("train 0/0", "ABORTED"));
+  EXPECT_EQ(Listed().next_step, 0) << "an error consumes nothing";
+  EXPECT_TRUE(ledger_->Ready("train"));
+  const auto next = ledger_->Next("train");
+  EXPECT_EQ(std::get<absl::Status>(next), stale);
+  EXPECT_THAT(Requests(), IsEmpty());
+}
+
+TEST_F(ReaderLedgerTest, AnErrorOutlivesAReconnectAndStaysWithItsDataStream) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/0);
+  Open();
+  Requests();
+  Refuse({"train", 0, 0}, absl::FailedPreconditionError("digest conflict"));
+  Refuse({"validation", 0, 0}, absl::DeadlineExceededError("slow"));
+  ledger_->Disconnected();
+  Open();
+  EXPECT_THAT(Requests(), ElementsAre("want validation 0/0"));
+  EXPECT_EQ(Next("train"), "FAILED_PRECONDITION");
+}
+
+TEST_F(ReaderLedgerTest, BelowTheFloorIsNotTheEnd) {
+  Make({Stream("train", 5)});
+  Open();
+  Requests();
+  Refuse({"train", 0, 5}, WithDetails(absl::OutOfRangeError("step 5 is below the floor"),
+                                      {"BELOW_FLOOR", {{"floor", "6"}}, {}}));
+  EXPECT_EQ(Next(), "OUT_OF_RANGE");
+}
+
+// --- what must not come
+
+TEST_F(ReaderLedgerTest, AnAnswerToNoRequestIsRefused) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ReceivedShard shard = Shard({"train", 0, 2});
+  ++shard.head.id;
+  EXPECT_EQ(ledger_->OnDelivery(std::move(shard)).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ReaderLedgerTest, AShardOfAnotherStepThanAskedForIsRefused) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ReceivedShard shard = Shard({"train", 0, 2});
+  shard.head.at.step = 0;
+  const absl::Status status = ledger_->OnDelivery(std::move(shard));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step 2"));
+  EXPECT_FALSE(ledger_->Ready("train"));
+}
+
+TEST_F(ReaderLedgerTest, AMissingMicrobatchIsRefused) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  EXPECT_EQ(Deliver({"train", 0, 0}, 1, 2).code(), absl::StatusCode::kInternal);
+  EXPECT_FALSE(ledger_->Ready("train"));
+  ASSERT_TRUE(Deliver({"train", 0, 1}, 0, 3).ok());
+  ASSERT_TRUE(Deliver({"train", 0, 1}, 0, 3).ok());  // a repeated one stands for no other
+  EXPECT_EQ(Deliver({"train", 0, 1}, 2, 3).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ReaderLedgerTest, ALastMicrobatchHasToCountThemAll) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ReceivedShard shard = Shard({"train", 0, 0});
+  shard.head.totals.reset();
+  EXPECT_EQ(ledger_->OnDelivery(shard).code(), absl::StatusCode::kInternal);
+  shard.head.totals = StepTotals{2, {}, {}};
+  EXPECT_EQ(ledger_->OnDelivery(shard).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ReaderLedgerTest, AStepOfALoaderThatDoesNotOwnItIsRefused) {
+  Make({Stream("train")});
+  Open();
+  Requests();
+  ReceivedShard shard = Shard({"train", 0, 1});
+  shard.head.owner = 0;
+  EXPECT_EQ(ledger_->OnDelivery(shard).code(), absl::StatusCode::kInternal);
+  shard.head.num_loaders = 0;
+  EXPECT_EQ(ledger_->OnDelivery(shard).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ReaderLedgerTest, OtherLoadersThanTheResumeStateHasAreAnError) {
+  ReaderStream stream = Stream("train", 4);
+  stream.resume = ResumeState{4, {{0, {0, "after 0"}}, {1, {1, "after 1"}}}};
+  Make({stream});
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver(4).ok());
+  const auto next = ledger_->Next("train");
+  const auto& status = std::get<absl::Status>(next);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("2 loaders"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("of 4"));
+}
+
+}  // namespace
+}  // namespace cpshard

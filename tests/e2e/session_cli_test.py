@@ -1,0 +1,371 @@
+"""`cpshard push`, `pull` and `status` as real processes beside a real cpshardd: files in, shards out
+that are those of `cpshard shard` to the byte, whatever is killed in between."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import numpy as np
+
+from programs import BIN, ENVIRONMENT, STATUS, ProgramTest, Run, cpshard, files_of, write_batch
+from safetensors_file import read, tensor
+from stubs import connect, service_pb2
+
+OPTIONS = '{"round_robin": {}}'
+CP = 2
+SECONDS = 50
+
+
+def batch_of(number):
+    """Every file has another length and other values, and none divides by 2 * CP."""
+    columns = 21 + 4 * (number % 3)
+    tokens = np.arange(2 * columns).reshape(2, columns) + 1000 * number
+    return {"input_ids": tensor("I64", tokens), "labels": tensor("I64", tokens + 1),
+            "source": f"file {number}"}
+
+
+class Spawned:
+    """A command that runs beside the test."""
+
+    def __init__(self, folder, name, arguments):
+        self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
+        with self.out.open("w") as out, self.err.open("w") as err:
+            self.process = subprocess.Popen(
+                [str(BIN / "cpshard"), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
+                stderr=err, env=ENVIRONMENT)
+
+    def result(self):
+        status = self.process.wait(SECONDS)
+        return Run(status, self.out.read_text(), self.err.read_text(), 0)
+
+    def signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class SessionCli(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.server = self.start(f"--listen=unix:{self.folder / 'sock'}")
+        self.address = self.server.address
+        self.spawned = 0
+
+    def spawn(self, *arguments):
+        self.spawned += 1
+        spawned = Spawned(self.folder, f"command{self.spawned}", arguments)
+        self.addCleanup(spawned.kill)
+        return spawned
+
+    def files(self, count, first=0):
+        paths = [self.folder / f"batch{number}.safetensors"
+                 for number in range(first, first + count)]
+        for number, path in enumerate(paths, first):
+            write_batch(path, batch_of(number))
+        return paths
+
+    def push_arguments(self, files, *more, loader="0/1"):
+        return ("push", "--server", self.address, "--group=job/dp0", "--loader", loader, *more,
+                *files)
+
+    def pull_arguments(self, rank, *more, options=OPTIONS, out="out", cp=CP):
+        return ("pull", "--server", self.address, "--group=job/dp0", f"--cp={cp}",
+                f"--rank={rank}", "--options", options, "--out", self.folder / out, *more)
+
+    def push(self, files, *more, **fields):
+        return self.spawn(*self.push_arguments(files, *more, **fields))
+
+    def pull(self, rank, *more, **fields):
+        return self.spawn(*self.pull_arguments(rank, *more, **fields))
+
+    def status(self, *more):
+        return self.succeeds(cpshard("status", "--server", self.address, *more)).out
+
+    def groups(self):
+        return json.loads(self.status("--json"))["groups"]
+
+    def wait_until(self, condition, what):
+        give_up = time.monotonic() + SECONDS
+        while not (value := condition()):
+            self.assertLess(time.monotonic(), give_up, what)
+            time.sleep(0.02)
+        return value
+
+    def shards_of(self, path):
+        """What `cpshard shard` makes of a file."""
+        out = self.folder / "shard" / path.stem
+        if not out.exists():
+            self.succeeds(cpshard("shard", f"--cp={CP}", "--options", OPTIONS, "--in", path,
+                                  "--out", out))
+        return files_of(out)
+
+    def check_out(self, names, out="out"):
+        """DIR holds these folders alone, each as `cpshard shard` writes its file."""
+        self.assertEqual({path.name for path in (self.folder / out).iterdir()}, set(names))
+        for name, path in names.items():
+            self.assertEqual(files_of(self.folder / out / name), self.shards_of(path), name)
+
+    def counters(self):
+        channel, stub = connect(self.address)
+        with channel:
+            return stub.GetServerInfo(service_pb2.GetServerInfoRequest(), timeout=10).counters
+
+
+class Files(SessionCli):
+    def test_what_two_loaders_push_two_ranks_pull_as_shard_would_write_it(self):
+        files = self.files(10)
+        loaders = [self.push(files, "--microbatches=2", loader=f"{i}/2") for i in range(2)]
+        ranks = [self.pull(rank) for rank in range(CP)]
+        for rank in ranks:
+            said = self.succeeds(rank.result()).out
+            self.assertRegex(said, r"\Apulled 5 steps: 10 shards, [1-9]\d* bytes in \d+\.\d\d s\n"
+                                   r"waited \d+\.\d\d s: loaders .*, ranks .*, server .*, .*\n\Z")
+        for loader, steps in zip(loaders, (3, 2)):
+            own = [path for k, path in enumerate(files) if k // 2 % 2 == (0 if steps == 3 else 1)]
+            size = sum(value.array.nbytes for path in own for value in read(path)[0].values())
+            self.assertEqual(
+                self.succeeds(loader.result()).out,
+                f"pushed {steps} steps: {2 * steps} batches, {size} bytes; 0 pushed again, "
+                "0 rewinds\n")
+        self.check_out({f"step{k // 2}.mb{k % 2}": path for k, path in enumerate(files)})
+
+    def test_what_all_ranks_have_pulled_can_be_gathered(self):
+        files = self.files(1)
+        processes = [self.push(files), *(self.pull(rank) for rank in range(CP))]
+        for process in processes:
+            self.succeeds(process.result())
+        step = self.folder / "out/step0.mb0"
+        self.succeeds(cpshard("gather", "--layouts", step / "layouts.json", "--in", step,
+                              "--stream=labels", "--trim", "--out", self.folder / "labels"))
+        self.assertTrue(read(self.folder / "labels")[0]["labels"].same(batch_of(0)["labels"]))
+
+    def test_steps_and_streams_can_be_chosen(self):
+        loader = self.push(self.files(5))
+        ranks = [self.pull(rank, "--steps=2", "--keys=labels") for rank in range(CP)]
+        for process in (*ranks, loader):
+            self.succeeds(process.result())
+        self.assertEqual({path.name for path in (self.folder / "out").iterdir()},
+                         {"step0.mb0", "step1.mb0"})
+        tensors, _ = read(self.folder / "out/step1.mb0/rank1.safetensors")
+        self.assertEqual(set(tensors), {"labels"})
+
+    def test_a_second_pass_is_the_same_again(self):
+        files = self.files(2)
+        loader = self.push(files, "--passes=2")
+        ranks = [self.pull(rank, "--passes=2") for rank in range(CP)]
+        for process in (*ranks, loader):
+            self.succeeds(process.result())
+        self.check_out({f"{of}step{k}.mb0": path for k, path in enumerate(files)
+                        for of in ("", "pass1.")})
+
+
+class Restarts(SessionCli):
+    def next_step(self, path):
+        if not path.exists():
+            return 0
+        return int(json.loads(path.read_text())["streams"]["train"]["next_step"])
+
+    def test_a_rank_that_is_killed_goes_on_behind_its_last_step(self):
+        files = self.files(20)
+        state = self.folder / "state.json"
+        loader = self.push(files)
+        other = self.pull(1)
+        self.wait_until(lambda: any(group["opened"] for group in self.groups()), "rank 1")
+        other.signal(signal.SIGSTOP)  # so that rank 0 comes no further than the window
+        killed = self.pull(0, "--state", state)
+        done = self.wait_until(lambda: (n := self.next_step(state)) >= 5 and n, "rank 0's state")
+        killed.signal(signal.SIGKILL)
+        self.assertEqual(killed.result().status, -signal.SIGKILL)
+        done = self.next_step(state)
+        self.assertLess(done, len(files))
+        other.signal(signal.SIGCONT)
+        said = self.succeeds(self.pull(0, "--state", state).result()).out
+        self.assertTrue(said.startswith(f"pulled {len(files) - done} steps: "), said)
+        for process in (other, loader):
+            self.succeeds(process.result())
+        self.assertEqual(self.next_step(state), len(files))
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+
+    def test_a_loader_that_is_killed_is_replaced(self):
+        files = self.files(20)
+        ranks = [self.pull(rank) for rank in range(CP)]
+        killed = self.push(files)
+        self.wait_until(lambda: (self.folder / "out/step1.mb0").exists(), "the first steps")
+        killed.signal(signal.SIGKILL)
+        killed.result()
+        if ranks[0].process.poll() is None:  # it was not too late for that
+            self.push(files)
+        for rank in ranks:
+            self.succeeds(rank.result())
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+
+    def test_a_whole_group_resumes_in_a_higher_generation(self):
+        files = self.files(6)
+        states = [("--state", self.folder / f"state{rank}.json") for rank in range(CP)]
+        loader = self.push(files)
+        for process in [*(self.pull(rank, *states[rank], "--steps=2") for rank in range(CP)),
+                        loader]:
+            self.succeeds(process.result())
+        ranks = [self.pull(rank, *states[rank], "--generation=2") for rank in range(CP)]
+        self.wait_until(lambda: self.groups()[0]["generation"] == "2", "generation 2")
+        loader = self.push(files)
+        for rank in ranks:
+            self.assertIn("pulled 4 steps: 4 shards", self.succeeds(rank.result()).out)
+        self.assertIn("pushed 4 steps", self.succeeds(loader.result()).out)
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+
+    def test_ctrl_c_stops_both_at_once(self):
+        loader, rank = self.push(self.files(1)), self.pull(0)
+        self.wait_until(lambda: any(group["opened"] for group in self.groups()), "the rank")
+        for process in (loader, rank):
+            process.signal(signal.SIGINT)
+            self.assertEqual(process.result().status, -signal.SIGINT)
+
+
+class Status(SessionCli):
+    def test_it_names_the_loader_that_is_missing(self):
+        files = self.files(4)
+        processes = [self.push(files, loader="0/2"), *(self.pull(rank) for rank in range(CP))]
+        said = self.wait_until(lambda: (text := self.status()) and "loader" in text and "waits for "
+                               "loader 1 of 2 of train" in " ".join(text.split()) and text,
+                               "the word on loader 1")
+        self.assertIn("group job/dp0: generation 1, 2 of 2 ranks have opened\n", said)
+        self.assertRegex(said, r"(?m)^ +1 +- .*has not come$")
+        (group,) = self.groups()
+        self.assertEqual((group["group"], group["cp_size"], len(group["readers"])),
+                         ("job/dp0", str(CP), CP))
+        self.assertIn("loader 1", group["streams"][0]["waiting_for"])
+        processes.append(self.push(files, loader="1/2"))
+        for process in processes:
+            self.succeeds(process.result())
+
+    def test_it_names_the_rank_that_is_missing(self):
+        self.push(self.files(1))
+        self.pull(0)
+        self.wait_until(lambda: "waits for rank 1 to open generation 1" in self.status(),
+                        "the word on rank 1")
+        self.assertIn("1 of 2 ranks have opened", self.status("--group=job/dp0"))
+
+    def test_without_groups_it_says_so(self):
+        self.assertEqual(self.status(), "no groups\n")
+        self.assertEqual(self.groups(), [])
+
+    def test_it_fits_a_narrow_terminal_and_is_drawn_again(self):
+        self.pull(0)
+        self.wait_until(lambda: any(group["opened"] for group in self.groups()), "the rank")
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 20, 0, 0))
+        process = subprocess.Popen(
+            [str(BIN / "cpshard"), "status", "--server", self.address, "--watch=0.1"],
+            stdin=subprocess.DEVNULL, stdout=slave, env=ENVIRONMENT)
+        os.close(slave)
+        text, give_up = b"", time.monotonic() + SECONDS
+        while text.count(b"\x1b[H\x1b[J") < 3:
+            self.assertTrue(select.select([master], [], [], give_up - time.monotonic())[0], text)
+            text += os.read(master, 65536)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(SECONDS), -signal.SIGINT)
+        os.close(master)
+        frames = [frame.replace("\r\n", "\n")
+                  for frame in text.decode().split("\x1b[H\x1b[J")[1:3]]
+        for frame in frames:
+            self.assertTrue(frame.startswith("group job/dp0:"), frame)
+            self.assertLessEqual(frame.count("\n"), 9)
+            for line in frame.splitlines():
+                self.assertLessEqual(len(line), 20, line)
+
+    def test_in_a_pipe_watching_prints_one_table(self):
+        self.assertEqual(self.status("--watch=0.1"), "no groups\n")
+
+
+class Refusals(SessionCli):
+    def test_a_group_that_is_not_there(self):
+        self.refused(cpshard("status", "--server", self.address, "--group=nobody"), "NOT_FOUND",
+                     "nobody")
+
+    def test_a_server_that_is_not_there(self):
+        self.server.stop()
+        for arguments in (self.push_arguments(self.files(1)), self.pull_arguments(0),
+                          ("status", "--server", self.address)):
+            self.refused(cpshard(*arguments), "UNAVAILABLE")
+
+    def test_a_loader_that_cannot_be(self):
+        for loader in ("2/2", "-1/2", "1", "a/b", "0/0", "0/1/2", ""):
+            with self.subTest(loader):
+                self.usage_error(cpshard(*self.push_arguments(self.files(1), loader=loader)),
+                                 "of two loaders one is 0/2")
+
+    def test_files_that_make_no_whole_steps(self):
+        self.refused(cpshard(*self.push_arguments(self.files(3), "--microbatches=2")),
+                     "INVALID_ARGUMENT", "3 files are no whole steps of 2 microbatches", "1 more")
+
+    def test_files_that_cannot_be_read_before_anything_is_pushed(self):
+        good = self.files(1)
+        broken = self.folder / "broken.safetensors"
+        broken.write_bytes(good[0].read_bytes()[:40])
+        for path, code in ((self.folder / "absent", "NOT_FOUND"), (broken, "INVALID_ARGUMENT")):
+            self.refused(cpshard(*self.push_arguments([*good, path])), code, path.name)
+        self.assertEqual(self.counters().pushed, 0)
+        self.assertEqual(self.groups(), [])
+
+    def test_a_batch_that_the_layout_refuses(self):
+        path = self.folder / "batch.safetensors"
+        write_batch(path, {"input_ids": tensor("I64", np.arange(16).reshape(1, 16))})
+        ranks = [self.pull(rank, "--deadline=3") for rank in range(CP)]
+        loader = self.push([path])
+        self.refused(loader.result(), "INVALID_ARGUMENT", "labels")
+        for rank in ranks:
+            result = rank.result()
+            self.assertEqual(result.status, STATUS["DEADLINE_EXCEEDED"], result)
+            self.assertIn("step 0 of data stream 'train'", result.err)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_options_that_do_not_fit_together(self):
+        self.pull(0)
+        self.wait_until(lambda: any(group["opened"] for group in self.groups()), "rank 0")
+        other = self.pull(1, options='{"contiguous": {}}').result()
+        self.refused(other, "FAILED_PRECONDITION", "options")
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_a_state_that_was_written_with_other_options(self):
+        state = ("--state", self.folder / "state.json")
+        processes = [self.push(self.files(1)), self.pull(0, *state, cp=1)]
+        for process in processes:
+            self.succeeds(process.result())
+        again = cpshard(*self.pull_arguments(0, *state, "--generation=2", cp=1,
+                                             options='{"contiguous": {}}'))
+        self.refused(again, "FAILED_PRECONDITION", "options of hash")
+        (self.folder / "state.json").write_text("{")
+        again = cpshard(*self.pull_arguments(0, *state, "--generation=2", cp=1))
+        self.refused(again, "INVALID_ARGUMENT", "state.json")
+
+    def test_a_folder_with_shards_of_another_batch_stays_as_it_is(self):
+        files = self.files(2)
+        step = self.folder / "out/step0.mb0"
+        self.succeeds(cpshard("shard", f"--cp={CP}", "--options", OPTIONS, "--in", files[1],
+                              "--ranks=1", "--out", step))
+        before = files_of(step)
+        self.push(files[:1])
+        self.pull(1, out="other")
+        self.refused(self.pull(0).result(), "FAILED_PRECONDITION", "step0.mb0", "another folder")
+        self.assertEqual(files_of(step), before)
+
+    def test_a_file_where_the_folder_should_be(self):
+        (self.folder / "out").write_text("")
+        self.refused(cpshard(*self.pull_arguments(0)), "FAILED_PRECONDITION", "is not a folder")
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()
