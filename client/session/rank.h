@@ -152,7 +152,7 @@ class Rank {
   TrainState State() const;
 
   // Ends the session; blocks until all ranks of the generation have closed theirs, or `patience`.
-  absl::Status Close(absl::Duration patience = absl::Seconds(60));
+  absl::Status Close(absl::Duration patience = absl::Minutes(3));
 
   RankStats stats() const;
 

@@ -157,6 +157,8 @@ class Group {
   void Fail(const absl::Status& status);
   void EndGroup();
   bool AllLeft() const;  // or have closed
+  bool OnlyClosersAreHere() const;
+  void EndWithoutTheRest();
   void Abandon();
   void Resume();
   void LeaveJob();
@@ -203,6 +205,7 @@ class Group {
   bool ended_ = false;
   bool abandoned_ = false;  // its readers have left, and their room is given away
   int64_t generation_seen_ = 0;
+  absl::Time seated_at_ = absl::InfinitePast();  // the last reader that opened
   absl::Time next_tick_ = absl::InfiniteFuture();
   std::vector<Delivered> delivered_;
 };

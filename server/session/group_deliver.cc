@@ -174,6 +174,11 @@ void Group::Tick(absl::Time now) {
     somebody_left |= reader.left;
     if (!reader.left) next_tick_ = std::min(next_tick_, leaves);
   }
+  if (OnlyClosersAreHere()) {
+    const absl::Time ends = seated_at_ + options_.rank_timeout;
+    if (now >= ends) return EndWithoutTheRest();
+    next_tick_ = std::min(next_tick_, ends);
+  }
   // One of a job stays: the others hold what it had, and cannot go on without it.
   if (somebody_left && AllLeft() && !WaitsForJob()) Abandon();
   for (auto& [name, named] : streams_) {

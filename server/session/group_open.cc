@@ -293,7 +293,7 @@ void Group::Seat(const OpenSession& open, absl::Time now) {
   reader.incarnation = open.incarnation;
   reader.closed = closes;
   reader.left = false;
-  reader.away_since = now;
+  reader.away_since = seated_at_ = now;
   next_tick_ = std::min(next_tick_, now + options_.rank_timeout);
   for (const ReaderStream& stream : open.streams) {
     Standing& standing = reader.standings[stream.name];

@@ -175,6 +175,20 @@ bool Group::AllLeft() const {
                      [](const auto& entry) { return entry.second.left || entry.second.closed; });
 }
 
+bool Group::OnlyClosersAreHere() const {
+  return opened() && !ended_ && !readers_.empty() && !AllSeated() &&
+         std::all_of(readers_.begin(), readers_.end(),
+                     [](const auto& entry) { return entry.second.closed; });
+}
+
+// The others have not opened on this server: one before it has told them that all have closed.
+void Group::EndWithoutTheRest() {
+  for (auto& [name, named] : streams_) {
+    if (named.in_terms) SettlePass(named);
+  }
+  EndGroup();
+}
+
 // What nobody comes for gives its room to others. Readers that come back find what they would on a
 // server that has started anew, but for those that have closed.
 void Group::Abandon() {

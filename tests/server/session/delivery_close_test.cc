@@ -75,6 +75,21 @@ TEST(DeliveryClose, AnswersWhatTheReaderStillWaitsFor) {
   EXPECT_EQ(group.readers[0].AnswerTo(waits)->code(), Code::kCancelled);
 }
 
+TEST(DeliveryClose, OnANewServerIsAnsweredWithoutThoseWhoDoNotComeBack) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 2, 1);
+  group.loaders[0].Start();
+  StreamOf(group.readers[0].open).closed = StreamOf(group.readers[0].open).finished = true;
+  group.readers[0].Start();
+  const PeerId call = group.readers[0].Close();
+  world.Pass(world.options.rank_timeout - absl::Seconds(1));
+  EXPECT_EQ(group.readers[0].EndOf(call), std::nullopt);
+  world.Pass(absl::Seconds(1));
+  EXPECT_THAT(group.readers[0].EndOf(call), Optional(IsOkStatus()));
+  EXPECT_THAT(group.loaders[0].box().dones, ElementsAre(PassDone{kTrain, 0, true}));
+  EXPECT_TRUE(group.View().ended);
+}
+
 TEST(DeliveryClose, IsNotTakenForAReaderThatLeft) {
   DeliveryWorld world;
   ScriptedGroup group(world, 2, 1);
