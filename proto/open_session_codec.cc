@@ -52,7 +52,7 @@ absl::StatusOr<ReaderStream> DecodeReaderStream(const v1::ReaderStream& message)
 absl::Status CheckSize(const v1::OpenSessionRequest& message) {
   const auto size = static_cast<int64_t>(message.ByteSizeLong());
   if (size <= kMaxMessageBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
+  return absl::InvalidArgumentError(
       absl::StrCat("open_session has ", size, " bytes, over the ", kMaxMessageBytes,
                    " of a message; its resume states need smaller states or fewer loaders"));
 }

@@ -103,8 +103,13 @@ on. All ranks may write to one DIR: each adds itself to layouts.json there, and
 once all have, a folder is what `cpshard shard` writes of the batch. Later
 passes are DIR/pass1.step0.mb0, ...
 
-With --state FILE a rank that was killed goes on behind its last step. When the
-whole group starts again, say so by a higher --generation.
+With --state FILE a rank that was killed goes on behind its last step, or only
+ends its session if it has pulled all; --steps K are then K steps in all, over
+all restarts. When the whole group starts again, say so by a higher
+--generation.
+
+At the end a rank waits for the other ranks, for --deadline at most; if they
+take longer it ends with a notice and status 0.
 
 Example, of a rank that says who it has waited for, as no loader has come:
   cpshardd --listen unix:pull.sock > pull.log 2>&1 & server=$!; \

@@ -4,11 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "client/cli/arguments.h"
 #include "client/cli/commands.h"
@@ -17,6 +19,7 @@
 #include "client/cli/session/state_file.h"
 #include "client/rank_files.h"
 #include "client/session/rank.h"
+#include "core/batch/failpoint.h"
 #include "core/plan/status_macros.h"
 #include "proto/error_details.h"
 
@@ -26,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::Duration kPeerPause = absl::Seconds(1);
+constexpr absl::Duration kSilentClose = absl::Minutes(1);
 
 struct Arguments {
   std::string server, group, stream = "train", attempt, options, state, out;
@@ -37,21 +41,48 @@ struct Arguments {
   std::vector<std::string> keys;
 };
 
-absl::StatusOr<RankOptions> ToRankOptions(const Arguments& arguments) {
-  RankOptions options{
-      .group = arguments.group,
-      .cp_size = arguments.cp_size,
-      .cp_rank = arguments.cp_rank,
-      .generation = arguments.generation,
-      .attempt = arguments.attempt,
-      .streams = {{.name = arguments.stream, .max_step_bytes = arguments.max_step_bytes}},
-      .prefetch = arguments.prefetch,
-      .keys = arguments.keys};
+// Where this process begins.
+struct Start {
+  std::optional<TrainState> position;  // nullopt: at the first step
+  int64_t steps = 0;                   // pulled before
+  bool finished = false;               // all that is wanted has been pulled
+};
+
+// As Rank::ClosePass leaves it.
+StreamState BehindPass(const StreamState& at) {
+  return {.pass = at.pass + 1, .resume = {.num_loaders = at.resume.num_loaders}};
+}
+
+absl::StatusOr<Start> FindStart(const Arguments& arguments) {
+  Start start;
+  if (arguments.state.empty()) return start;
+  CPSHARD_ASSIGN_OR_RETURN(std::optional<PullState> saved, ReadState(arguments.state));
+  if (!saved) return start;
+  start.position = std::move(saved->train);
+  const auto found = start.position->streams.find(arguments.stream);
+  if (found == start.position->streams.end()) return start;
+  StreamState& at = found->second;
+  start.steps = saved->pulled_steps;
+  start.finished =
+      at.pass >= arguments.passes || (arguments.steps && start.steps >= *arguments.steps);
+  if (start.finished && at.next_step > 0) at = BehindPass(at);
+  return start;
+}
+
+absl::StatusOr<RankOptions> ToRankOptions(const Arguments& arguments, const Start& start) {
+  RankOptions options{.group = arguments.group,
+                      .cp_size = arguments.cp_size,
+                      .cp_rank = arguments.cp_rank,
+                      .generation = arguments.generation,
+                      .attempt = arguments.attempt,
+                      .streams = {{.name = arguments.stream,
+                                   .max_step_bytes = arguments.max_step_bytes,
+                                   .finished = start.finished}},
+                      .position = start.position,
+                      .prefetch = arguments.prefetch,
+                      .keys = arguments.keys};
   if (arguments.deadline_seconds) options.timeout = absl::Seconds(*arguments.deadline_seconds);
   CPSHARD_ASSIGN_OR_RETURN(options.options, ReadOptions(arguments.options));
-  if (!arguments.state.empty()) {
-    CPSHARD_ASSIGN_OR_RETURN(options.position, ReadState(arguments.state));
-  }
   return options;
 }
 
@@ -67,18 +98,42 @@ absl::Status CheckOut(const std::string& out) {
 // Reads the data stream and writes what comes.
 class Puller {
  public:
-  Puller(const Arguments& arguments, Rank& rank) : arguments_(arguments), rank_(rank) {}
+  // `steps`: pulled before.
+  Puller(const Arguments& arguments, Rank& rank, int64_t steps)
+      : arguments_(arguments), rank_(rank), steps_(steps) {}
 
-  absl::Status Run() {
+  absl::Status ReadAll() {
     for (int64_t pass = Pass(); pass < arguments_.passes; ++pass) {
       CPSHARD_ASSIGN_OR_RETURN(const bool ended, ReadPass());
       const bool last = !ended || pass + 1 == arguments_.passes;
+      // Before the server hears of it: who is killed in between comes back in a later pass, and
+      // has thereby closed this one. The other way round is too late once the ranks have gone on.
+      if (ended) CPSHARD_RETURN_IF_ERROR(SavePassed());
+      Failpoint("before_close_pass");
       rank_.ClosePass(arguments_.stream, /*finished=*/last);
       if (last) break;
       rank_.StartPass(arguments_.stream);
-      CPSHARD_RETURN_IF_ERROR(SaveState());
     }
-    return rank_.Close();
+    return absl::OkStatus();
+  }
+
+  // Everything is written. That the other ranks take their time is no failure of this one.
+  absl::Status Close() {
+    absl::Notification closed;
+    std::thread word([&closed] {
+      if (closed.WaitForNotificationWithTimeout(kSilentClose)) return;
+      std::fprintf(stderr, "notice: CLOSING: all is written; waiting for the other ranks\n");
+    });
+    const absl::Status status =
+        rank_.Close(arguments_.deadline_seconds ? absl::Seconds(*arguments_.deadline_seconds)
+                                                : absl::InfiniteDuration());
+    closed.Notify();
+    word.join();
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    std::fprintf(stderr,
+                 "notice: CLOSING: all is written; other ranks have not ended within "
+                 "--deadline, and are not waited for\n");
+    return absl::OkStatus();
   }
 
   int64_t shards() const { return shards_; }
@@ -93,8 +148,8 @@ class Puller {
       if (!step) return true;
       CPSHARD_RETURN_IF_ERROR(Write(*step));
       rank_.Consumed(arguments_.stream);
-      CPSHARD_RETURN_IF_ERROR(SaveState());
       ++steps_;
+      CPSHARD_RETURN_IF_ERROR(SaveState(rank_.State()));
     }
     return false;
   }
@@ -131,24 +186,34 @@ class Puller {
     return absl::OkStatus();
   }
 
-  absl::Status SaveState() const {
-    return arguments_.state.empty() ? absl::OkStatus()
-                                    : WriteState(arguments_.state, rank_.State());
+  absl::Status SavePassed() const {
+    TrainState state = rank_.State();
+    StreamState& at = state.streams.at(arguments_.stream);
+    at = BehindPass(at);
+    return SaveState(std::move(state));
+  }
+
+  absl::Status SaveState(TrainState state) const {
+    if (arguments_.state.empty()) return absl::OkStatus();
+    return WriteState(arguments_.state, {std::move(state), steps_});
   }
 
   const Arguments& arguments_;
   Rank& rank_;
-  int64_t steps_ = 0, shards_ = 0;
+  int64_t steps_;  // of all processes with this state
+  int64_t shards_ = 0;
 };
 
 absl::Status PullShards(const Arguments& arguments) {
   CPSHARD_RETURN_IF_ERROR(CheckOut(arguments.out));
-  CPSHARD_ASSIGN_OR_RETURN(RankOptions options, ToRankOptions(arguments));
+  CPSHARD_ASSIGN_OR_RETURN(const Start start, FindStart(arguments));
+  CPSHARD_ASSIGN_OR_RETURN(RankOptions options, ToRankOptions(arguments, start));
   CPSHARD_RETURN_IF_ERROR(AskServer(arguments.server).status());
   const absl::Time begun = absl::Now();
   CPSHARD_ASSIGN_OR_RETURN(const auto rank, Rank::Open(arguments.server, std::move(options)));
-  Puller puller(arguments, *rank);
-  CPSHARD_RETURN_IF_ERROR(puller.Run());
+  Puller puller(arguments, *rank, start.steps);
+  if (!start.finished) CPSHARD_RETURN_IF_ERROR(puller.ReadAll());
+  CPSHARD_RETURN_IF_ERROR(puller.Close());
   const RankStats stats = rank->stats();
   std::printf("pulled %lld steps: %lld shards, %lld bytes in %.2f s\n",
               static_cast<long long>(stats.steps), static_cast<long long>(puller.shards()),
@@ -179,7 +244,10 @@ void DeclareSession(CLI::App& command, Arguments& arguments) {
 }
 
 void DeclareSteps(CLI::App& command, Arguments& arguments) {
-  command.add_option("--steps", arguments.steps, "stop after so many [default: at the end]")
+  command
+      .add_option("--steps", arguments.steps,
+                  "stop after so many, those before a restart with --state counted "
+                  "[default: at the end]")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 62).description(""))
       ->type_name("K")
       ->group("Steps");
@@ -249,7 +317,8 @@ void AddPullCommand(CLI::App& app, Command& run) {
       ->group("Files");
   command
       ->add_option("--deadline", arguments->deadline_seconds,
-                   "to wait for a step [default: for ever]")
+                   "to wait for a step, and at the end for the other ranks "
+                   "[default: for ever]")
       ->check(CLI::Range(0.001, 1e6).description(""))
       ->type_name("SECONDS")
       ->group("Server");

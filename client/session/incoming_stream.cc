@@ -135,6 +135,10 @@ absl::Status IncomingStream::Receive(ReceivedShard received) {
   }
   Step& step = steps_[head.at.step];
   const auto at = static_cast<size_t>(head.microbatch);
+  if (at > step.microbatches.size()) {
+    return absl::InternalError(absl::StrCat("step ", head.at.step, " of data stream '", name_,
+                                            "': microbatch ", at, " came, but not the one before"));
+  }
   if (at < step.microbatches.size()) {
     // It was here before a disconnect. Should it have changed since, then all that follows has.
     if (step.microbatches[at].head.digest == head.digest && !head.last) return absl::OkStatus();

@@ -133,9 +133,17 @@ absl::Status OutgoingStream::Ack(const StepAddress& at, int64_t epoch, int64_t m
     return absl::OkStatus();
   }
   if (absl::IsDataLoss(status)) {
-    state = At::kHere;
+    if (++held->second.losses > kMaxLosses) {
+      return WithText(status, absl::StrCat(Text(at.step), " microbatch ", microbatch, " was lost ",
+                                           held->second.losses,
+                                           " times; does its source write to it while it is "
+                                           "pushed? ",
+                                           status.message()));
+    }
+    state = held->second.losses == 1 ? At::kHere : At::kPostponed;
   } else if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status) ||
-             absl::IsAborted(status)) {
+             absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+             absl::IsCancelled(status)) {
     state = At::kPostponed;
   } else {
     return WithText(status, absl::StrCat(Text(at.step), " microbatch ", microbatch,
@@ -149,7 +157,8 @@ void OutgoingStream::Release(const Released& released) {
 }
 
 void OutgoingStream::LeavePass(const PassDone& done) {
-  if (finished_ || done.pass < pass_) return;
+  // One that is finished is so in whatever pass: a group that resumed may end in an earlier one.
+  if (finished_ || (done.pass < pass_ && !done.finished)) return;
   BeginPass(done.pass + 1);
   of_generation_ = true;
   finished_ = done.finished;

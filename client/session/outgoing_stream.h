@@ -67,7 +67,9 @@ class OutgoingStream {
   struct Held {
     MadeStep made;
     std::vector<At> microbatches;
+    int64_t losses = 0;  // DataLoss
   };
+  static constexpr int64_t kMaxLosses = 100;  // of a step; but for the first each waits
   struct Credited {
     int64_t bytes = 0;
     uint64_t order = 0;

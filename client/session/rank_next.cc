@@ -151,10 +151,23 @@ RankStats Rank::Impl::stats() const {
 
 // --- the end of the session
 
+namespace {
+
+// All readers have closed, this one too: the answer that said so was lost.
+bool IsOver(const absl::Status& status, int64_t generation) {
+  const std::optional<ErrorDetails> details = DetailsOf(status);
+  if (!details || details->reason != "STALE_GENERATION") return false;
+  const auto current = details->values.find("generation");
+  return current != details->values.end() && current->second == absl::StrCat(generation);
+}
+
+}  // namespace
+
 absl::Status Rank::Impl::CloseSession(absl::Duration patience) {
   const absl::Time give_up = SteadyNow() + patience;
   while (true) {
     absl::Status status = CloseOnce(give_up - SteadyNow());
+    if (IsOver(status, session_.generation)) status = absl::OkStatus();
     const bool again = MayPass(status) || absl::IsNotFound(status);
     if (status.ok() || !again || SteadyNow() + kClosePause >= give_up) {
       End(absl::CancelledError("the session has been closed"));

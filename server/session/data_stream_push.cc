@@ -112,7 +112,8 @@ std::optional<PushTicket> DataStream::BeginPush(PeerId peer, int64_t loader, con
   }
   const StepPtr step = window_.Find(head.at.step);
   const bool is_here = step != nullptr && step->Landed(head.microbatch);
-  if (is_here && !head.digest && options_.rules.check_digests) {
+  const bool is_proper = is_here && OwnerOf(head.at.step) == loader && bytes <= max_step_bytes_;
+  if (is_proper && !head.digest && options_.rules.check_digests) {
     // It lands once more, to be compared: in memory that nobody else is promised.
     Account& account = window_.account();
     if (!budget_.Take(account, bytes)) {
@@ -160,7 +161,11 @@ bool DataStream::EndPush(const PushTicket& ticket, absl::StatusOr<LandedBatch> l
   if (status.ok()) status = Land(ticket, microbatch, *std::move(landed), failure);
   if (!status.ok() && !microbatch.landed) step.TakeBack(head.microbatch, head.last_microbatch);
   window_.Unpin(step);
-  if (!is_void) SayAck(ticket.peer, head, status);
+  if (!is_void) {
+    SayAck(ticket.peer, head, status);
+  } else if (step.epoch == epoch_ && IsSeated(ticket.peer, ticket.loader)) {
+    SayAck(ticket.peer, head, NoCredit(head.at));  // it was taken back; there will be another one
+  }
   if (!status.ok() && step.in_window && MayComeAgain(status)) SayCredit(step);
   return status.ok();
 }

@@ -50,7 +50,7 @@ class Delivery::Impl {
   // loaders have named only while they are there.
   bool DropEnded() {
     for (auto it = groups_.begin(); it != groups_.end(); ++it) {
-      const bool idle = it->second->ended() || !it->second->opened();
+      const bool idle = it->second->ended() || it->second->abandoned() || !it->second->opened();
       if (!idle || HasCalls(it->first)) continue;
       deficits_.erase(it->first);
       hungry_.erase(it->first);

@@ -76,6 +76,8 @@ class Group {
   const std::string& name() const { return name_; }
   bool opened() const { return terms_ != nullptr; }
   bool ended() const { return ended_; }
+  // Nobody is there, and nobody waits to close.
+  bool abandoned() const { return abandoned_ && closing_.empty(); }
   const std::shared_ptr<const SessionTerms>& terms() const { return terms_; }
   bool draining = false;
 
@@ -158,8 +160,9 @@ class Group {
   void EndGroup();
   bool AllLeft() const;  // or have closed
   bool OnlyClosersAreHere() const;
+  bool AllSeatedHaveClosed() const;
   void EndWithoutTheRest();
-  void Abandon();
+  void Abandon(absl::Time now);
   void Resume();
   void LeaveJob();
   void LeaveJobAt(const StepAddress& end);

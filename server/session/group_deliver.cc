@@ -169,6 +169,7 @@ void Group::Tick(absl::Time now) {
   bool somebody_left = false;
   for (auto& [name, reader] : readers_) {
     if (reader.peer != 0 || reader.closed || reader.left || ended_) continue;
+    if (reader.wants > 0) reader.away_since = now;  // a single call waits
     const absl::Time leaves = reader.away_since + options_.rank_timeout;
     reader.left = now >= leaves;
     somebody_left |= reader.left;
@@ -180,7 +181,7 @@ void Group::Tick(absl::Time now) {
     next_tick_ = std::min(next_tick_, ends);
   }
   // One of a job stays: the others hold what it had, and cannot go on without it.
-  if (somebody_left && AllLeft() && !WaitsForJob()) Abandon();
+  if (AllLeft() && !abandoned_ && !ended_ && !WaitsForJob()) Abandon(now);
   for (auto& [name, named] : streams_) {
     if (somebody_left) RefuseSome(named);
     for (auto it = named.waiters.begin(); it != named.waiters.end();) {

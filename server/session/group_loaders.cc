@@ -48,7 +48,7 @@ absl::Status Group::Hello(PeerId peer, const LoaderHello& hello, absl::Time now)
 
 // Readers that opened before a loader could tell that their next step is gone.
 void Group::DropZombies(const Named& named, const LoaderStream& told) {
-  if (!named.in_terms || named.over || named.stream->positioned()) return;
+  if (!failure_.ok() || !named.in_terms || named.over || named.stream->positioned()) return;
   for (auto it = readers_.begin(); it != readers_.end();) {
     const Standing& standing = it->second.standings.at(told.name);
     const bool in_it = standing.open && !it->second.closed;

@@ -185,7 +185,8 @@ absl::Status Group::CheckStandings(const OpenSession& open) const {
     if (it == streams_.end() || asked.finished) continue;
     const DataStream& stream = *it->second.stream;
     if (joins && it->second.settled == terms_->generation) {
-      if (asked.pass < stream.pass()) return Zombie(who, next, 0);
+      // All have finished it, this reader too: its loaders are gone.
+      if (asked.pass < stream.pass() || it->second.over) return Zombie(who, next, 0);
       const bool same = asked.pass == stream.pass() && stream.positioned();
       if (same && asked.next_step < stream.window().floor()) {
         return Zombie(who, next, stream.window().floor());

@@ -23,9 +23,7 @@ void Group::Settle() {
   for (auto& [name, named] : streams_) {
     if (named.in_terms) SettleStream(named);
   }
-  const bool all_closed = std::all_of(readers_.begin(), readers_.end(),
-                                      [](const auto& entry) { return entry.second.closed; });
-  if (all_closed) EndGroup();
+  if (AllSeatedHaveClosed()) EndGroup();
 }
 
 void Group::SettleStream(Named& named) {
@@ -171,13 +169,17 @@ void Group::Fail(const absl::Status& status) {
 }
 
 bool Group::AllLeft() const {
-  return std::all_of(readers_.begin(), readers_.end(),
+  return !readers_.empty() && !AllSeatedHaveClosed() &&
+         std::all_of(readers_.begin(), readers_.end(),
                      [](const auto& entry) { return entry.second.left || entry.second.closed; });
 }
 
 bool Group::OnlyClosersAreHere() const {
-  return opened() && !ended_ && !readers_.empty() && !AllSeated() &&
-         std::all_of(readers_.begin(), readers_.end(),
+  return opened() && !ended_ && !readers_.empty() && !AllSeated() && AllSeatedHaveClosed();
+}
+
+bool Group::AllSeatedHaveClosed() const {
+  return std::all_of(readers_.begin(), readers_.end(),
                      [](const auto& entry) { return entry.second.closed; });
 }
 
@@ -191,8 +193,10 @@ void Group::EndWithoutTheRest() {
 
 // What nobody comes for gives its room to others. Readers that come back find what they would on a
 // server that has started anew, but for those that have closed.
-void Group::Abandon() {
+void Group::Abandon(absl::Time now) {
   abandoned_ = true;
+  seated_at_ = now;  // from when on those who close wait for the others
+  if (!closing_.empty()) next_tick_ = std::min(next_tick_, now + options_.rank_timeout);
   outbox_.alerts.push_back(
       {"GROUP_ABANDONED", name_,
        absl::StrCat("all readers of generation ", terms_->generation, " have left")});

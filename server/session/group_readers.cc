@@ -193,7 +193,7 @@ void Group::OnClose(PeerId peer, const SessionName& session) {
   reader.closed = true;
   AnswerAll(session.reader, absl::CancelledError("the reader has closed its session"));
   closing_[peer] = session.reader;
-  if (!AllSeated()) next_tick_ = absl::InfinitePast();  // the next tick sets it right
+  next_tick_ = absl::InfinitePast();  // the next tick sets it right
   Settle();
 }
 

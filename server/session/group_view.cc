@@ -29,12 +29,11 @@ std::string ListOf(absl::string_view one, const std::vector<std::string>& names)
 std::string Group::WaitingFor(const Named& named, int64_t step, absl::Time now) const {
   const DataStream& stream = *named.stream;
   if (!AllSeated()) {
+    std::vector<int64_t> seated(terms_->cp_size, 0);
+    for (const auto& [name, reader] : readers_) ++seated[reader.cp_rank];
     std::vector<std::string> missing;
     for (int64_t rank = 0; rank < terms_->cp_size; ++rank) {
-      const auto seated = std::count_if(readers_.begin(), readers_.end(), [&](const auto& entry) {
-        return entry.second.cp_rank == rank;
-      });
-      if (seated < terms_->readers_per_rank) missing.push_back(absl::StrCat(rank));
+      if (seated[rank] < terms_->readers_per_rank) missing.push_back(absl::StrCat(rank));
     }
     return absl::StrCat(ListOf("rank", missing), " to open generation ", terms_->generation);
   }

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import termios
 import time
+import unittest
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from stubs import connect, service_pb2
 OPTIONS = '{"round_robin": {}}'
 CP = 2
 SECONDS = 50
+HAS_FAILPOINTS = b"CPSHARD_FAILPOINTS" in (BIN / "cpshard").read_bytes()
 
 
 def batch_of(number):
@@ -35,12 +37,12 @@ def batch_of(number):
 class Spawned:
     """A command that runs beside the test."""
 
-    def __init__(self, folder, name, arguments):
+    def __init__(self, folder, name, arguments, failpoints=""):
         self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
         with self.out.open("w") as out, self.err.open("w") as err:
             self.process = subprocess.Popen(
                 [str(BIN / "cpshard"), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
-                stderr=err, env=ENVIRONMENT)
+                stderr=err, env={**ENVIRONMENT, "CPSHARD_FAILPOINTS": failpoints})
 
     def result(self):
         status = self.process.wait(SECONDS)
@@ -62,9 +64,9 @@ class SessionCli(ProgramTest):
         self.address = self.server.address
         self.spawned = 0
 
-    def spawn(self, *arguments):
+    def spawn(self, *arguments, failpoints=""):
         self.spawned += 1
-        spawned = Spawned(self.folder, f"command{self.spawned}", arguments)
+        spawned = Spawned(self.folder, f"command{self.spawned}", arguments, failpoints)
         self.addCleanup(spawned.kill)
         return spawned
 
@@ -86,8 +88,8 @@ class SessionCli(ProgramTest):
     def push(self, files, *more, **fields):
         return self.spawn(*self.push_arguments(files, *more, **fields))
 
-    def pull(self, rank, *more, **fields):
-        return self.spawn(*self.pull_arguments(rank, *more, **fields))
+    def pull(self, rank, *more, failpoints="", **fields):
+        return self.spawn(*self.pull_arguments(rank, *more, **fields), failpoints=failpoints)
 
     def status(self, *more):
         return self.succeeds(cpshard("status", "--server", self.address, *more)).out
@@ -171,20 +173,42 @@ class Files(SessionCli):
 
 
 class Restarts(SessionCli):
-    def next_step(self, path):
+    def position(self, path):
+        """(pass, next step) of a --state file."""
         if not path.exists():
-            return 0
-        return int(json.loads(path.read_text())["streams"]["train"]["next_step"])
+            return 0, 0
+        train = json.loads(path.read_text())["streams"]["train"]
+        return train["pass"], train["next_step"]
+
+    def next_step(self, path):
+        return self.position(path)[1]
+
+    def opened_and_stopped(self, rank, *more):
+        """It stands still behind its opening: the others come no further than the window."""
+        process = self.pull(rank, *more)
+        self.wait_until(lambda: any(group["opened"] for group in self.groups()), f"rank {rank}")
+        process.signal(signal.SIGSTOP)
+        return process
+
+    def wait_in_close(self, rank):
+        self.wait_until(lambda: any(reader["cp_rank"] == str(rank) and reader["closed"]
+                                    for group in self.groups() for reader in group["readers"]),
+                        f"rank {rank} to wait in Close")
+
+    def killed_in_close(self, *more):
+        """Rank 0 has pulled all that it wants, and dies while it waits for rank 1."""
+        killed = self.pull(0, *more)
+        self.wait_in_close(0)
+        killed.signal(signal.SIGKILL)
+        self.assertEqual(killed.result().status, -signal.SIGKILL)
 
     def test_a_rank_that_is_killed_goes_on_behind_its_last_step(self):
         files = self.files(20)
         state = self.folder / "state.json"
         loader = self.push(files)
-        other = self.pull(1)
-        self.wait_until(lambda: any(group["opened"] for group in self.groups()), "rank 1")
-        other.signal(signal.SIGSTOP)  # so that rank 0 comes no further than the window
+        other = self.opened_and_stopped(1)
         killed = self.pull(0, "--state", state)
-        done = self.wait_until(lambda: (n := self.next_step(state)) >= 5 and n, "rank 0's state")
+        self.wait_until(lambda: self.next_step(state) >= 5, "rank 0's state")
         killed.signal(signal.SIGKILL)
         self.assertEqual(killed.result().status, -signal.SIGKILL)
         done = self.next_step(state)
@@ -194,7 +218,84 @@ class Restarts(SessionCli):
         self.assertTrue(said.startswith(f"pulled {len(files) - done} steps: "), said)
         for process in (other, loader):
             self.succeeds(process.result())
-        self.assertEqual(self.next_step(state), len(files))
+        self.assertEqual(self.position(state), (1, 0))
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+
+    def test_steps_are_those_of_the_whole_run_whatever_is_killed(self):
+        files, state = self.files(20), self.folder / "state.json"
+        loader = self.push(files)
+        other = self.opened_and_stopped(1, "--steps=15")
+        killed = self.pull(0, "--state", state, "--steps=15")
+        self.wait_until(lambda: self.next_step(state) >= 3, "rank 0's state")
+        killed.signal(signal.SIGKILL)
+        self.assertEqual(killed.result().status, -signal.SIGKILL)
+        done = self.next_step(state)
+        self.assertLess(done, 15)
+        other.signal(signal.SIGCONT)
+        again = self.pull(0, "--state", state, "--steps=15")
+        said = self.succeeds(again.result()).out
+        self.assertTrue(said.startswith(f"pulled {15 - done} steps: "), said)
+        for process in (other, loader):
+            self.succeeds(process.result())
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files[:15])})
+
+    def test_a_rank_that_is_killed_when_it_has_all_only_closes_again(self):
+        files, state = self.files(3), self.folder / "state.json"
+        loader = self.push(files)
+        other = self.opened_and_stopped(1)
+        self.killed_in_close("--state", state)
+        self.assertEqual(self.position(state), (1, 0))
+        again = self.pull(0, "--state", state)
+        self.wait_in_close(0)
+        other.signal(signal.SIGCONT)
+        self.assertIn("pulled 0 steps: 0 shards, 0 bytes", self.succeeds(again.result()).out)
+        for process in (other, loader):
+            self.succeeds(process.result())
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+
+    def comes_back_after_the_others_have_ended(self, *more):
+        files, state = self.files(3), ("--state", self.folder / "state.json")
+        loader = self.push(files)
+        other = self.opened_and_stopped(1, *more)
+        self.killed_in_close(*state, *more)
+        other.signal(signal.SIGCONT)
+        for process in (other, loader):
+            self.succeeds(process.result())
+        again = self.pull(0, *state, *more).result()
+        self.assertIn("pulled 0 steps: 0 shards, 0 bytes", self.succeeds(again).out)
+
+    def test_a_rank_that_has_all_may_come_back_after_the_others_have_ended(self):
+        self.comes_back_after_the_others_have_ended()
+
+    def test_a_rank_that_has_steps_enough_may_come_back_after_the_others_have_ended(self):
+        self.comes_back_after_the_others_have_ended("--steps=2")
+        self.assertEqual({path.name for path in (self.folder / "out").iterdir()},
+                         {"step0.mb0", "step1.mb0"})
+
+    @unittest.skipUnless(HAS_FAILPOINTS, "built without failpoints")
+    def test_a_rank_that_is_killed_between_two_passes_goes_on_with_the_second(self):
+        files, state = self.files(3), self.folder / "state.json"
+        loader, other = self.push(files, "--passes=2"), self.pull(1, "--passes=2")
+        arguments = ("--state", state, "--passes=2")
+        killed = self.pull(0, *arguments, failpoints="before_close_pass=kill@1")
+        self.assertEqual(killed.result().status, -signal.SIGKILL)
+        self.assertEqual(self.position(state), (1, 0))
+        said = self.succeeds(self.pull(0, *arguments).result()).out
+        self.assertTrue(said.startswith("pulled 3 steps: "), said)
+        for process in (other, loader):
+            self.succeeds(process.result())
+        self.check_out({f"{of}step{k}.mb0": path for k, path in enumerate(files)
+                        for of in ("", "pass1.")})
+
+    def test_a_rank_that_waits_for_slow_peers_longer_than_its_deadline_has_not_failed(self):
+        files = self.files(2)
+        loader, other = self.push(files), self.opened_and_stopped(1)
+        result = self.pull(0, "--deadline=2").result()
+        self.assertIn("pulled 2 steps: ", self.succeeds(result).out)
+        self.assertIn("notice: CLOSING: ", result.err)
+        other.signal(signal.SIGCONT)
+        for process in (other, loader):
+            self.succeeds(process.result())
         self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
 
     def test_a_loader_that_is_killed_is_replaced(self):
@@ -346,6 +447,11 @@ class Refusals(SessionCli):
         again = cpshard(*self.pull_arguments(0, *state, "--generation=2", cp=1,
                                              options='{"contiguous": {}}'))
         self.refused(again, "FAILED_PRECONDITION", "options of hash")
+        broken = json.loads((self.folder / "state.json").read_text())
+        broken["pulled_steps"] = -1
+        (self.folder / "state.json").write_text(json.dumps(broken))
+        again = cpshard(*self.pull_arguments(0, *state, "--generation=2", cp=1))
+        self.refused(again, "INVALID_ARGUMENT", "state.json", "pulled_steps is -1")
         (self.folder / "state.json").write_text("{")
         again = cpshard(*self.pull_arguments(0, *state, "--generation=2", cp=1))
         self.refused(again, "INVALID_ARGUMENT", "state.json")
@@ -367,5 +473,4 @@ class Refusals(SessionCli):
 
 
 if __name__ == "__main__":
-    import unittest
     unittest.main()

@@ -148,7 +148,7 @@ TEST(OpenSessionMessage, StatesThatNoMessageCanHoldAreRefusedBeforeTheyAreSent) 
   resume.loaders[127] = {127, std::string(65536, 's')};
   message.Clear();
   const absl::Status status = EncodeOpenSession(open, &message);
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("8388608"));
 }
 

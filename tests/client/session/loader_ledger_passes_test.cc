@@ -75,6 +75,14 @@ TEST_F(LoaderLedgerTest, AnEndOfThePassBeforeIsDropped) {
   EXPECT_EQ(Work(), "train 1/0 rewound to the start");
 }
 
+TEST_F(OnePass, AnEndForGoodIsTakenFromAnEarlierPassToo) {
+  ledger_->OnPassDone({"validation", 0, /*finished=*/true});
+  ledger_->OnPassDone({"train", 3});
+  EXPECT_FALSE(ledger_->finished());
+  ledger_->OnPassDone({"train", 2, /*finished=*/true});  // the group went back, and ended there
+  EXPECT_TRUE(ledger_->finished());
+}
+
 TEST_F(OnePass, AStalePassDoneIsIgnored) {
   ledger_->OnPassDone({"train", 0});
   ledger_->OnPosition(InPass(1, At(0)));

@@ -127,10 +127,30 @@ TEST_F(LoaderLedgerTest, ABatchThatWasDamagedIsPushedAgainAtOnce) {
   EXPECT_THAT(Messages(), ElementsAre("train 0/0.1"));
 }
 
+TEST_F(LoaderLedgerTest, ABatchThatIsDamagedAgainAndAgainWaitsAndThenEndsTheLoader) {
+  Make();
+  ledger_->OnPosition(At(0));
+  Credit(0);
+  MakeAll();
+  EXPECT_THAT(Messages(), ElementsAre("train 0/0.0"));
+  Ack(0, 0, absl::DataLossError("checksum"));
+  EXPECT_THAT(Messages(), ElementsAre("train 0/0.0"));
+  for (int again = 0; again < 99; ++again) {
+    Ack(0, 0, absl::DataLossError("checksum"));
+    EXPECT_THAT(Messages(), IsEmpty());
+    ledger_->PushAgain();
+    EXPECT_THAT(Messages(), ElementsAre("train 0/0.0"));
+  }
+  EXPECT_TRUE(ledger_->failure().ok());
+  Ack(0, 0, absl::DataLossError("checksum"));
+  EXPECT_TRUE(absl::IsDataLoss(ledger_->failure()));
+}
+
 TEST_F(LoaderLedgerTest, ABatchThatWasRefusedForNowWaits) {
   for (const absl::Status& status :
        {absl::ResourceExhaustedError("no room"), absl::UnavailableError("draining"),
-        absl::AbortedError("replaced")}) {
+        absl::AbortedError("replaced"), absl::DeadlineExceededError("it did not come in time"),
+        absl::CancelledError("the push is void")}) {
     SCOPED_TRACE(status.ToString());
     Make();
     ledger_->OnPosition(At(0));

@@ -75,6 +75,25 @@ TEST(DeliveryClose, AnswersWhatTheReaderStillWaitsFor) {
   EXPECT_EQ(group.readers[0].AnswerTo(waits)->code(), Code::kCancelled);
 }
 
+TEST(DeliveryClose, IsAnsweredWhenThoseWhoHaveLeftDoNotComeBack) {
+  for (const bool closes_first : {false, true}) {
+    SCOPED_TRACE(closes_first);
+    DeliveryWorld world;
+    ScriptedGroup group(world, 2, 1);
+    group.Start();
+    PeerId call = 0;
+    if (closes_first) call = group.readers[0].Close();
+    group.readers[1].Disconnect();
+    world.Pass(world.options.rank_timeout);
+    if (!closes_first) call = group.readers[0].Close();
+    world.Pass(absl::Seconds(1));
+    EXPECT_EQ(group.readers[0].EndOf(call), std::nullopt) << "it may come back";
+    EXPECT_EQ(world.alerts.size(), 1) << "its room is free";
+    world.Pass(world.options.rank_timeout);
+    EXPECT_THAT(group.readers[0].EndOf(call), Optional(IsOkStatus()));
+  }
+}
+
 TEST(DeliveryClose, OnANewServerIsAnsweredWithoutThoseWhoDoNotComeBack) {
   DeliveryWorld world;
   ScriptedGroup group(world, 2, 1);
@@ -309,6 +328,22 @@ TEST(DeliveryAway, AReaderThatMakesSingleCallsIsThere) {
   }
   EXPECT_EQ(group.readers[0].AnswerTo(waits), std::nullopt);
   world.Pass(world.options.rank_timeout);
+  EXPECT_THAT(group.readers[0].AnswerTo(waits), PeerHasLeft());
+}
+
+TEST(DeliveryAway, AReaderWhoseSingleCallWaitsIsThere) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 2, 1);
+  group.Start();
+  group.readers[1].Disconnect();
+  const PeerId call = world.Connect();
+  ASSERT_THAT(world.delivery.Attach(call, group.readers[1].name(), false, world.now), IsOkStatus());
+  world.delivery.Want(call, Want{1, {kTrain, 0, 0}}, world.now);
+  const uint64_t waits = group.readers[0].Ask(0);
+  for (int i = 0; i < 4; ++i) world.Pass(world.options.rank_timeout);
+  EXPECT_EQ(group.readers[0].AnswerTo(waits), std::nullopt);
+  world.Disconnect(call);
+  world.Pass(2 * world.options.rank_timeout);
   EXPECT_THAT(group.readers[0].AnswerTo(waits), PeerHasLeft());
 }
 
