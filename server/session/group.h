@@ -127,6 +127,7 @@ class Group {
     bool in_terms = false;  // of this generation
     int64_t max_step_bytes = 0;
     bool over = false;                       // all readers have finished
+    std::optional<StepAddress> last_end;     // of the pass whose end was agreed last
     bool sought = false;                     // the window is of this pass, and can be kept
     int64_t announced = 0;                   // steps before it are known to the job
     std::optional<int64_t> settled;          // the last generation that its pass was settled in
@@ -156,6 +157,7 @@ class Group {
   std::optional<ResumeState> StateBefore(const Named& named, int64_t step) const;
   void SettleFloor(Named& named);
   bool IsIn(const Reader& reader, const Named& named) const;
+  static bool AtEnd(const Named& named, const StepAddress& next);
   void Fail(const absl::Status& status);
   void EndGroup();
   bool AllLeft() const;  // or have closed

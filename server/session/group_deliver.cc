@@ -30,6 +30,9 @@ void Group::ServeAll() {
 
 std::optional<absl::Status> Group::Refusal(const Named& named, const Waiter& waiter) const {
   if (!failure_.ok()) return failure_;
+  if (named.over && AtEnd(named, waiter.want.at)) {
+    return EndReached(waiter.want.at, named.last_end->step);
+  }
   const DataStream& stream = *named.stream;
   const StepAddress& at = waiter.want.at;
   if (stream.pass() == at.pass && stream.positioned()) {

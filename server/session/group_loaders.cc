@@ -120,6 +120,7 @@ absl::Status Group::DeclareEnd(PeerId peer, int64_t loader, const EndOfStream& e
     return status;
   }
   if (named->stream->end_step()) {
+    named->last_end = named->stream->At(*named->stream->end_step());
     if (WaitsForJob()) {
       LeaveJobAt(named->stream->At(*named->stream->end_step()));
     }

@@ -185,8 +185,9 @@ absl::Status Group::CheckStandings(const OpenSession& open) const {
     if (it == streams_.end() || asked.finished) continue;
     const DataStream& stream = *it->second.stream;
     if (joins && it->second.settled == terms_->generation) {
-      // All have finished it, this reader too: its loaders are gone.
-      if (asked.pass < stream.pass() || it->second.over) return Zombie(who, next, 0);
+      if (asked.pass < stream.pass()) return Zombie(who, next, 0);
+      // All have finished it, this reader too, and its loaders are gone: there is its end alone.
+      if (it->second.over && !AtEnd(it->second, next)) return Zombie(who, next, next.step + 1);
       const bool same = asked.pass == stream.pass() && stream.positioned();
       if (same && asked.next_step < stream.window().floor()) {
         return Zombie(who, next, stream.window().floor());
@@ -254,6 +255,7 @@ void Group::BeginGeneration(const OpenSession& open) {
   if (WaitsForJob()) jobs_.Join(open.job, name_, open.job_groups);
   for (auto& [name, named] : streams_) {
     named.in_terms = named.over = false;
+    named.last_end.reset();
     named.stream->Suspend();
     named.stream->AwaitAbsentLoaders();
     // Of all guarantees first, so that the new ones fit.

@@ -18,6 +18,12 @@ bool Group::IsIn(const Reader& reader, const Named& named) const {
   return !reader.closed && !standing.finished && standing.pass == named.stream->pass();
 }
 
+// Whether there is nothing behind `next` in its pass.
+bool Group::AtEnd(const Named& named, const StepAddress& next) {
+  const std::optional<StepAddress>& end = named.last_end;
+  return end && end->pass == next.pass && next.step >= end->step;
+}
+
 void Group::Settle() {
   if (!opened() || ended_ || terms_->generation < CurrentGeneration() || !AllSeated()) return;
   for (auto& [name, named] : streams_) {

@@ -94,6 +94,29 @@ TEST(DeliveryClose, IsAnsweredWhenThoseWhoHaveLeftDoNotComeBack) {
   }
 }
 
+TEST(DeliveryClose, AReaderThatRestartsAfterAllHaveFinishedIsToldOfTheEndOnceMore) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 2, 1);
+  group.Start();
+  group.PushSteps(0, 2);
+  ASSERT_THAT(group.loaders[0].End(2), IsOkStatus());
+  group.Consume(0, 2);
+  for (ScriptedReader& reader : group.readers) {
+    ASSERT_THAT(reader.ClosePass(0, /*finished=*/true), IsOkStatus());
+  }
+  ReaderStream& train = StreamOf(group.readers[0].open);
+  ++group.readers[0].open.incarnation;
+  train.next_step = 1;  // what comes there is gone
+  EXPECT_THAT(group.readers[0].Open().status(), Refused(Code::kAborted, "ZOMBIE"));
+  train.next_step = 2;
+  group.readers[0].Start();
+  EXPECT_THAT(group.readers[0].Get(2), Optional(Refused(Code::kOutOfRange, "END_OF_STREAM")));
+  ASSERT_THAT(group.readers[0].ClosePass(0, /*finished=*/true), IsOkStatus());
+  const PeerId first = group.readers[0].Close(), second = group.readers[1].Close();
+  EXPECT_THAT(group.readers[0].EndOf(first), Optional(IsOkStatus()));
+  EXPECT_THAT(group.readers[1].EndOf(second), Optional(IsOkStatus()));
+}
+
 TEST(DeliveryClose, OnANewServerIsAnsweredWithoutThoseWhoDoNotComeBack) {
   DeliveryWorld world;
   ScriptedGroup group(world, 2, 1);
