@@ -93,6 +93,8 @@ class ShardRpcs::Impl : public Methods {
         workers_(options.workers, options.queue),
         watch_([this](absl::Time now) { sessions_.Tick(now); }) {}
 
+  ~Impl() override { sessions_.EndLaterWork(); }
+
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest*,
                                           v1::GetServerInfoReply* reply) override {

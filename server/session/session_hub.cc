@@ -50,13 +50,9 @@ std::shared_ptr<SessionPeer> SessionHub::Connect(std::function<void()> on_told) 
 }
 
 void SessionHub::DoLater(std::function<void(Delivery&, absl::Time)> op) {
-  std::function<void(std::function<void()>)> run_later;
-  {
-    absl::MutexLock lock(&later_mu_);
-    run_later = run_later_;
-  }
-  if (!run_later) return;
-  run_later([self = shared_from_this(), op = std::move(op)] { self->Do(op); });
+  absl::MutexLock lock(&later_mu_);  // Close returns when nobody is in run_later_ any more
+  if (!run_later_) return;
+  run_later_([self = shared_from_this(), op = std::move(op)] { self->Do(op); });
 }
 
 void SessionHub::Tick(absl::Time now) {

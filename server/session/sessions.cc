@@ -45,7 +45,9 @@ Sessions::Sessions(const StreamContext& context, const SessionLimits& limits, st
   context_.pool = &pool_;
 }
 
-Sessions::~Sessions() { hub_->Close(); }
+Sessions::~Sessions() { EndLaterWork(); }
+
+void Sessions::EndLaterWork() { hub_->Close(); }
 
 absl::StatusOr<OpenedSession> Sessions::Open(OpenSession open) {
   CPSHARD_RETURN_IF_ERROR(CheckTerms(open, context_.limits));

@@ -31,7 +31,11 @@ class Sessions {
   //
   // `context` without its pool; `watch` may begin to tick before the calls do.
   Sessions(const StreamContext& context, const SessionLimits& limits, std::string instance);
-  ~Sessions();  // after the gRPC server is gone, before the workers are
+  ~Sessions();  // after the gRPC server is gone
+
+  // Nothing is given to workers any more: to be called before they go. A slice that gRPC lets go of
+  // late asks for some.
+  void EndLaterWork();
 
   absl::StatusOr<OpenedSession> Open(OpenSession open);
   absl::StatusOr<GroupView> View(const std::string& group);
