@@ -185,6 +185,8 @@ absl::Status Group::CheckStandings(const OpenSession& open) const {
     if (it == streams_.end() || asked.finished) continue;
     const DataStream& stream = *it->second.stream;
     if (joins && it->second.settled == terms_->generation) {
+      // It closed the pass, and restarts from before that: there is nothing left of it to get.
+      if (asked.pass < stream.pass() && AtEnd(it->second, next)) continue;
       if (asked.pass < stream.pass()) return Zombie(who, next, 0);
       // All have finished it, this reader too, and its loaders are gone: there is its end alone.
       if (it->second.over && !AtEnd(it->second, next)) return Zombie(who, next, next.step + 1);
@@ -307,6 +309,11 @@ void Group::Seat(const OpenSession& open, absl::Time now) {
     standing.next_step = standing.opened_at = stream.next_step;
     standing.received = stream.received;
     standing.resume = stream.resume;
+    const Named& named = *Find(stream.name);
+    const StepAddress next{stream.name, stream.pass, stream.next_step};
+    if (!AtEnd(named, next) || stream.pass >= named.stream->pass()) continue;
+    standing = {};
+    standing.pass = stream.pass + 1;
   }
 }
 

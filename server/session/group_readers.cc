@@ -106,6 +106,9 @@ void Group::OnWant(const ReaderCall& call, const Want& want, absl::Time now) {
   }
   if (Reader* reader = FindReader(call.reader); reader != nullptr && !stale) {
     Standing& standing = reader->standings.at(want.at.stream);
+    if (want.at.pass < standing.pass && AtEnd(*named, want.at)) {
+      return Answer(waiter, EndReached(want.at, named->last_end->step));
+    }
     if (want.at.pass != standing.pass || standing.finished || reader->closed) {
       return Answer(waiter, absl::FailedPreconditionError(absl::StrCat(
                                 Name(want.at), ": this reader is in pass ", standing.pass,

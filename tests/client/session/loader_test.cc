@@ -247,7 +247,9 @@ TEST_F(LoaderTest, AskedForAStepThatItNeverMadeTheSourceGoesThereWithItsState) {
     Peer peer(stream);
     peer.Position(2, "after 1");
     peer.Credit(2);
-    EXPECT_EQ(peer.Hear(), "step 2: 128 x 2");
+    std::string heard = peer.Hear();
+    if (heard == "end 3") heard = peer.Hear();  // the source may find it before the credit is here
+    EXPECT_EQ(heard, "step 2: 128 x 2");
     peer.Done();
     return peer.UntilHungUp();
   }});

@@ -94,6 +94,31 @@ TEST(DeliveryClose, IsAnsweredWhenThoseWhoHaveLeftDoNotComeBack) {
   }
 }
 
+TEST(DeliveryClose, AReaderThatRestartsFromBeforeItClosedAPassIsToldOfItsEndAndGoesOn) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 2, 1);
+  group.Start();
+  group.PushSteps(0, 2);
+  ASSERT_THAT(group.loaders[0].End(2), IsOkStatus());
+  group.Consume(0, 2);
+  for (ScriptedReader& reader : group.readers) {
+    ASSERT_THAT(reader.ClosePass(0), IsOkStatus());
+  }
+  ReaderStream& train = StreamOf(group.readers[0].open);
+  ++group.readers[0].open.incarnation;
+  train.next_step = 1;
+  EXPECT_THAT(group.readers[0].Open().status(), Refused(Code::kAborted, "ZOMBIE"));
+  train.next_step = 2;
+  group.readers[0].Start();
+  EXPECT_THAT(group.readers[0].Get(2), Optional(Refused(Code::kOutOfRange, "END_OF_STREAM")));
+  EXPECT_THAT(group.readers[0].ClosePass(0), IsOkStatus());
+  const uint64_t first = group.readers[0].Ask(0, kTrain, 1);
+  const uint64_t second = group.readers[1].Ask(0, kTrain, 1);
+  group.PushSteps(0, 1);
+  EXPECT_THAT(group.readers[0].AnswerTo(first), Optional(IsOkStatus()));
+  EXPECT_THAT(group.readers[1].AnswerTo(second), Optional(IsOkStatus()));
+}
+
 TEST(DeliveryClose, AReaderThatRestartsAfterAllHaveFinishedIsToldOfTheEndOnceMore) {
   DeliveryWorld world;
   ScriptedGroup group(world, 2, 1);
