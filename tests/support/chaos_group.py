@@ -100,9 +100,10 @@ class ChaosGroup:
             self.start_member(f"rank {number}")
 
     def start_server(self):
-        # A server that drains waits for ranks that train, for so long.
+        # A server that drains waits for ranks that train, for so long; and one that comes back while
+        # the last ones close waits for those whom the one before has answered.
         self.server = LiveServer(SERVER, f"--listen={self.address}", "--ahead-steps=4",
-                                 "--shutdown-seconds=2",
+                                 "--shutdown-seconds=2", "--rank-timeout-seconds=15",
                                  environment=ENVIRONMENT).wait_until_listening()
 
     def start_member(self, name):
