@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/token_tensor.h"
 
 namespace cpshard {
 namespace {
@@ -20,10 +21,6 @@ std::string Describe(const TensorSpec& spec) {
 absl::Status CheckLayouts(const std::vector<ShardLayout>& layouts) {
   if (layouts.empty()) return absl::FailedPreconditionError("there is no layout to gather by");
   const ShardLayout& first = layouts.front();
-  if (first.runs.empty() && !first.padded_seq_len) {
-    return absl::FailedPreconditionError(
-        "the ranks report no layout: there is nothing to gather by");
-  }
   std::vector<bool> seen(std::clamp<int64_t>(first.cp_size, 0, int64_t{1} << 20));
   for (const ShardLayout& layout : layouts) {
     if (layout.cp_size != first.cp_size || layout.batch_digest != first.batch_digest ||
@@ -61,26 +58,14 @@ struct Partition {
 };
 
 absl::StatusOr<Partition> ReadPartition(const std::vector<ShardLayout>& layouts) {
-  Partition partition;
-  int64_t total = 0;
-  for (const ShardLayout& layout : layouts) {
-    for (const Run& run : layout.runs) {
-      if (run.length < 0 || run.length > (int64_t{1} << 62) - total) {
-        return absl::InvalidArgumentError(absl::StrCat("the layout of rank ", layout.cp_rank,
-                                                       " has a run of length ", run.length));
-      }
-      total += run.length;
-    }
-  }
-  partition.columns = layouts.front().padded_seq_len.value_or(total);
+  CPSHARD_ASSIGN_OR_RETURN(CapturedMap map, CapturedMapOf(layouts));
+  Partition partition{map.columns, std::move(map.maps), false};
   IndexMap all;
   partition.whole_everywhere = layouts.size() > 1 && partition.columns > 0;
-  for (const ShardLayout& layout : layouts) {
-    CPSHARD_ASSIGN_OR_RETURN(IndexMap map, IndexMap::FromRuns(layout.runs, partition.columns));
+  for (const IndexMap& own : partition.maps) {
     partition.whole_everywhere =
-        partition.whole_everywhere && map == IndexMap::Identity(partition.columns);
-    for (const Run& run : map.runs()) all.Append(run);
-    partition.maps.push_back(std::move(map));
+        partition.whole_everywhere && own == IndexMap::Identity(partition.columns);
+    for (const Run& run : own.runs()) all.Append(run);
   }
   if (partition.whole_everywhere) return partition;
   const absl::StatusOr<IndexMap> inverse = all.Inverse(partition.columns);
@@ -185,22 +170,12 @@ absl::StatusOr<Tensor> Scatter(const std::vector<Tensor>& parts, const Partition
   return full;
 }
 
-// out[b, s] = full[b, positions[b, s]], or `fill` where the token was dropped.
+// out[b, s] = full[b, positions[b, s]], or `fill` where the token was dropped. Of one shape but for
+// the columns (the decision saw to it).
 absl::StatusOr<Tensor> TakePositions(const Tensor& full, const IntArray& positions,
-                                     const GatherOptions& options, BufferPool& pool) {
-  if (!options.fill) {
-    return absl::InvalidArgumentError(
-        "trimming this layout needs a fill: some of the caller's slots were dropped");
-  }
-  if (full.spec.dims.size() != 2 || positions.shape.size() != 2 ||
-      positions.shape[0] != full.spec.dims[0] ||
-      static_cast<int64_t>(positions.values.size()) != Product(positions.shape)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Describe(full.spec), " cannot be trimmed by positions of shape ",
-                     DimsString(positions.shape), ": only a [B, P] stream can"));
-  }
+                                     const Number& number, BufferPool& pool) {
   CPSHARD_ASSIGN_OR_RETURN(const Element fill,
-                           ConvertFill(*options.fill, full.spec.dtype, full.spec.name));
+                           ConvertFill(number, full.spec.dtype, full.spec.name));
   Tensor out{{full.spec.name, full.spec.dtype, positions.shape}, {}};
   CPSHARD_ASSIGN_OR_RETURN(out.buffer, pool.Allocate(NumBytes(out.spec)));
   const int64_t item = ItemSize(full.spec.dtype);
@@ -219,47 +194,20 @@ absl::StatusOr<Tensor> TakePositions(const Tensor& full, const IntArray& positio
   return out;
 }
 
-absl::Status NothingToTrimTo() {
-  return absl::FailedPreconditionError(
-      "no shard layout to trim to: it reports neither positions, nor a row shape, nor an original "
-      "length; gather without trim");
-}
-
-absl::StatusOr<Tensor> Trimmed(const std::vector<Tensor>& parts, const Partition& partition,
-                               const ShardLayout& layout, int64_t axis,
-                               const GatherOptions& options, Executor& executor, BufferPool& pool) {
-  if (layout.input_token_stream_positions) {
-    CPSHARD_ASSIGN_OR_RETURN(const Tensor full,
-                             Scatter(parts, partition, axis, partition.columns, executor, pool));
-    return TakePositions(full, *layout.input_token_stream_positions, options, pool);
+absl::StatusOr<Tensor> Carry(const GatherTokenSteps<int64_t>& steps,
+                             const std::vector<Tensor>& parts, const Partition& partition,
+                             const ShardLayout& layout, const GatherOptions& options,
+                             Executor& executor, BufferPool& pool) {
+  using Trim = GatherTokenSteps<int64_t>::Trim;
+  const int64_t columns =
+      steps.trim == Trim::kOriginal ? steps.shape[steps.axis] : partition.columns;
+  CPSHARD_ASSIGN_OR_RETURN(Tensor full,
+                           Scatter(parts, partition, steps.axis, columns, executor, pool));
+  if (steps.trim == Trim::kPositions) {
+    return TakePositions(full, *layout.input_token_stream_positions, *options.fill, pool);
   }
-  if (layout.input_row_shape) {
-    const std::vector<int64_t>& rows = layout.input_row_shape->values;
-    CPSHARD_ASSIGN_OR_RETURN(Tensor full,
-                             Scatter(parts, partition, axis, partition.columns, executor, pool));
-    const absl::Span<const int64_t> dims(full.spec.dims);
-    // It comes from the layout, thus from a peer or a file: it may be anything.
-    int64_t product = -1;
-    const bool fits = rows.size() == 2 && rows[0] >= 0 && rows[1] >= 0 &&
-                      !__builtin_mul_overflow(rows[0], rows[1], &product) && product == dims[axis];
-    if (!fits || Product(dims.subspan(0, axis)) != 1) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(Describe(full.spec), " cannot take the row shape ", DimsString(rows)));
-    }
-    std::vector<int64_t> shape = rows;
-    shape.insert(shape.end(), dims.begin() + axis + 1, dims.end());
-    full.spec.dims = std::move(shape);
-    return full;
-  }
-  if (layout.original_seq_len) {
-    if (*layout.original_seq_len < 0 || *layout.original_seq_len > partition.columns) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("original_seq_len ", *layout.original_seq_len, " is not within the ",
-                       partition.columns, " padded columns"));
-    }
-    return Scatter(parts, partition, axis, *layout.original_seq_len, executor, pool);
-  }
-  return NothingToTrimTo();
+  full.spec.dims = steps.shape;
+  return full;
 }
 
 // Stacked chunks, [C, L, ...] on axes `axis` - 1 and `axis`, as [C, T_c, ...]. C divides the
@@ -302,26 +250,26 @@ absl::StatusOr<Tensor> Gather(const std::vector<ShardLayout>& layouts,
         absl::StrCat(parts.size(), " tensors do not go with ", layouts.size(), " layouts"));
   }
   CPSHARD_ASSIGN_OR_RETURN(const Partition partition, ReadPartition(layouts));
-  const int64_t axes = parts.front().spec.dims.size();
-  // Positions are of [B, S]: the caller's axis does not count there (contract T49).
-  const bool by_position = layouts.front().input_token_stream_positions && options.trim;
-  const int64_t asked = by_position ? 1 : options.seq_axis;
-  const int64_t axis = asked < 0 ? asked + axes : asked;
-  if (axis < 0 || axis >= axes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(parts.front().spec), " has no axis ", asked));
-  }
+  CPSHARD_ASSIGN_OR_RETURN(const TokenLayout<int64_t> says, TokenLayoutOf(layouts.front()));
+  const TensorSpec& first = parts.front().spec;
+  GatherTokenArgs<int64_t> args{options.seq_axis, options.trim, options.fill.has_value()};
+  args.all_slots = partition.columns;
+  const auto found = token_verbs::GatherAxis<int64_t>(says, first.dims, args);
+  if (const Refusal* refusal = std::get_if<Refusal>(&found)) return StatusFor(*refusal, first.name);
+  const int64_t axis = std::get<int64_t>(found);
   CPSHARD_RETURN_IF_ERROR(CheckAlike(layouts, parts, axis));
   if (AreStacked(layouts, parts, partition, axis)) {
-    if (options.trim) return NothingToTrimTo();
+    if (options.trim) return ToStatus(token_verbs::NothingToTrimTo());
     return GatherStacked(parts, partition, axis, executor, pool);
   }
   CPSHARD_RETURN_IF_ERROR(CheckSlots(layouts, parts, partition, axis));
   if (partition.whole_everywhere) return HeldWhole(parts);
-  if (options.trim) {
-    return Trimmed(parts, partition, layouts.front(), axis, options, executor, pool);
+  const auto decided = DecideGatherToken<int64_t>(says, {partition.columns, {}}, first.dims, args);
+  if (const Refusal* refusal = std::get_if<Refusal>(&decided)) {
+    return StatusFor(*refusal, first.name);
   }
-  return Scatter(parts, partition, axis, partition.columns, executor, pool);
+  return Carry(std::get<GatherTokenSteps<int64_t>>(decided), parts, partition, layouts.front(),
+               options, executor, pool);
 }
 
 absl::StatusOr<Tensor> GatherStream(const std::vector<RankShard>& shards, absl::string_view name,

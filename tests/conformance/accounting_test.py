@@ -17,7 +17,8 @@ BUILT = {"identity", "contiguous", "round_robin", "round_robin_aux_only", "index
          "dsv4_multiple", "dsv41",
          "gemma4", "kimi_k3", "kimi_linear", "blockdiag", "glm5_next", "mimo_te",
          "qwen3_8_flash_next", "magi", "magi_partition", "magi_layout", "in_forward_round_robin",
-         "in_forward_contiguous", "mtp_inputs"}
+         "in_forward_contiguous", "mtp_inputs", "shard_token_tensor", "gather_token_tensor",
+         "gather_sequence"}
 
 
 def is_driven(case):

@@ -12,6 +12,7 @@
 #include "tests/conformance/index_maps.h"
 #include "tests/conformance/magi.h"
 #include "tests/conformance/state.h"
+#include "tests/conformance/token_verbs.h"
 
 namespace cpshard::conformance {
 namespace {
@@ -140,9 +141,9 @@ constexpr Backend kBackends[] = {
     {.name = "mtp_inputs", .layout = TargetsLayout, .no_mesh = true, .adapt = KeepTargets},
     {.name = "in_forward_round_robin", .library = ReadInForwardRoundRobin},
     {.name = "in_forward_contiguous", .library = ReadInForwardContiguous},
-    {.name = "shard_token_tensor"},
-    {.name = "gather_token_tensor"},
-    {.name = "gather_sequence"},
+    {.name = "shard_token_tensor", .library = ReadShardToken},
+    {.name = "gather_token_tensor", .library = ReadGatherToken},
+    {.name = "gather_sequence", .library = ReadGatherSequence},
     {.name = "gather_multi_rank"},
     {.name = "vision_frames"},
     {.name = "vision_bounds"},
@@ -208,6 +209,15 @@ absl::StatusOr<int64_t> Args::TakeInt(absl::string_view key) {
   const std::optional<int64_t> number = value == nullptr ? std::nullopt : ReadInt64(*value);
   if (!number) return absl::InvalidArgumentError(absl::StrCat("args.", key, " must be an integer"));
   return *number;
+}
+
+absl::StatusOr<std::optional<Number>> Args::TakeNumber(absl::string_view key) {
+  const Json* value = Take(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_boolean()) return Number(int64_t{value->get<bool>() ? 1 : 0});
+  if (const std::optional<int64_t> integer = ReadInt64(*value)) return Number(*integer);
+  if (const std::optional<double> real = ReadDouble(*value)) return Number(*real);
+  return absl::InvalidArgumentError(absl::StrCat("args.", key, " must be a number or a bool"));
 }
 
 absl::Status Args::Finish() const {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/plan/element.h"
 #include "tests/conformance/answer.h"
 #include "tests/conformance/input.h"
 #include "tests/conformance/json.h"
@@ -28,6 +29,7 @@ class Args {
   bool Has(absl::string_view key) const { return object_.contains(std::string(key)); }
   absl::StatusOr<bool> TakeBool(absl::string_view key, bool missing);
   absl::StatusOr<int64_t> TakeInt(absl::string_view key);
+  absl::StatusOr<std::optional<Number>> TakeNumber(absl::string_view key);  // a bool is 0 or 1
 
   // InvalidArgument: an argument was not taken.
   absl::Status Finish() const;

@@ -11,7 +11,7 @@ import re
 
 from corpus_cases import (GOLDEN, RunnerTest, golden, identity_case, main, run, run_lines, tensor)
 
-UNBUILT = "gather_token_tensor"  # a backend that the runner knows and cannot drive yet
+UNBUILT = "vision_frames"  # a backend that the runner knows and cannot drive yet
 ONE = tensor("i64", [1])
 
 
@@ -237,6 +237,40 @@ class Cases(RunnerTest):
         case = golden(("curated", "F1"))
         case["args"]["pad_multiple"] = 4  # of contiguous alone
         self.fails(case, "malformed case: args.pad_multiple: unknown argument")
+
+    def test_arguments_of_the_token_verbs_are_checked(self):
+        for damage in ({"seq_dim": "0"}, {"seq_dim": 1.0}, {"fill": "0"}, {"grad": 1},
+                       {"trim": True}, {"map": "spiral"}, {"layout": 8}, {"surprise": 1},
+                       {"layout": {"indices": [[0, 1]]}}, {"layout": {"indices": [[0], [-1]]}}):
+            case = golden(("curated", "R11"))
+            case["args"].update(damage)
+            self.fails(case, "malformed case")
+        for batch in ({}, {"x": ONE}, {"t": ONE, "local": ONE}, {"weight": ONE},
+                      {"t": {"value": 1}}, {"t": ONE, "x": {"value": 1}}):
+            case = golden(("curated", "R11"))
+            case["batch"] = batch
+            self.fails(case, "malformed case: the batch must hold")
+        for indices in ([[0, 1], [2, 9]], [[0, 1], [2, 1 << 62]]):  # beyond the four columns
+            case = golden(("curated", "R15"))
+            case["args"]["layout"]["indices"] = indices
+            case["batch"]["t"] = tensor("f32", [1.0, 2.0, 3.0, 4.0])
+            self.passes(case)
+
+    def test_arguments_of_the_gathers_are_checked(self):
+        gather = ("gather_token_tensor", "gather_token_tensor-0034")
+        for where, damage in ((gather, {"trim": 1}), (gather, {"grad": True}),
+                              (gather, {"seq_dim": None}), (gather, {"surprise": 1}),
+                              (("gather_sequence", "gather_sequence-0004"), {"op": "gpt"}),
+                              (("gather_sequence", "gather_sequence-0004"), {"op": None}),
+                              (("gather_sequence", "gather_sequence-0004"), {"history": 1}),
+                              (("gather_sequence", "gather_sequence-0025"), {"history": "2"}),
+                              (("gather_sequence", "gather_sequence-0025"), {"dim": 1})):
+            case = golden(where)
+            case["args"].update(damage)
+            self.fails(case, "malformed case")
+        case = golden(gather)
+        case["batch"]["local"]["per_rank"].pop()
+        self.fails(case, "'per_rank' has no number 3")
 
     def test_arguments_of_the_dispatch_are_checked(self):
         for damage in ({"doc_lens": 16}, {"doc_lens": [1.5]}, {"doc_lens": None},

@@ -16,13 +16,6 @@
 namespace cpshard::conformance {
 namespace {
 
-absl::StatusOr<Number> PadValueOf(const Json& json) {
-  if (json.is_boolean()) return Number(int64_t{json.get<bool>() ? 1 : 0});
-  if (const std::optional<int64_t> integer = ReadInt64(json)) return Number(*integer);
-  if (const std::optional<double> real = ReadDouble(json)) return Number(*real);
-  return absl::InvalidArgumentError("args.pad_value must be a number or a bool");
-}
-
 Answer Shard(const Batch& batch, const InForwardOptions& options, std::optional<int64_t> cp_size) {
   CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan,
                            PlanInForward(batch.tensors.front().spec, options, cp_size));
@@ -50,9 +43,8 @@ absl::StatusOr<LibraryCall> Read(InForwardOptions options, const Input& input, A
   if (args.Has("seq_dim")) {
     CPSHARD_ASSIGN_OR_RETURN(options.axis, args.TakeInt("seq_dim"));
   }
-  if (const Json* pad = args.Take("pad_value")) {
-    CPSHARD_ASSIGN_OR_RETURN(options.pad_value, PadValueOf(*pad));
-  }
+  CPSHARD_ASSIGN_OR_RETURN(const std::optional<Number> pad, args.TakeNumber("pad_value"));
+  options.pad_value = pad.value_or(options.pad_value);
   CPSHARD_RETURN_IF_ERROR(args.TakeBool("grad", false).status());
   CPSHARD_ASSIGN_OR_RETURN(Batch batch, DecodeValues(input.batch, {}));
   const bool one = batch.tensors.size() == 1 && batch.scalars.empty();

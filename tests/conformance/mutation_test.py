@@ -28,6 +28,13 @@ PACKED_REFUSED = ("te_thd", "te_thd-0001")
 UNREAL = ("curated", "A13")  # the TE formula refuses
 IN_FORWARD = ("curated", "F3")
 IN_FORWARD_REFUSED = ("in_forward", "in_forward_contig-0003")  # axis out of range
+TOKENS = ("curated", "R12")  # shard_token_tensor, rows that are flattened
+TOKENS_DECIDED = ("curated", "R17")  # D3: true slots in product.expect.args, which is an input
+TOKENS_REFUSED = ("curated", "R15")
+GATHERED = ("gather_token_tensor", "gather_token_tensor-0034")  # by positions, 4 ranks
+GATHER_REFUSED = ("gather_token_tensor", "gather_token_tensor-0086")
+JOINED = ("gather_sequence", "gather_sequence-0004")
+HALO = ("gather_sequence", "gather_sequence-0025")
 DISPATCHED = ("magi", "magi-0057")  # magi_partition
 DISPATCH_REPORT = ("curated", "Q10")  # magi_layout
 MULTIPLE = ("curated", "I14")  # dsv4_multiple
@@ -38,7 +45,8 @@ MAGI_DECIDED = ("magi", "magi-0102")  # D3, D4: the reference's state
 
 PASSING = (SAME, DECIDED, REFUSED, LIBRARY, TE_LIBRARY, PACKED, PACKED_DECIDED, PACKED_CHUNKS,
            CONVERTED, CONVERTED_CHUNKS, PACKED_REFUSED, UNREAL, IN_FORWARD, IN_FORWARD_REFUSED,
-           DISPATCHED, DISPATCH_REPORT, MULTIPLE, TARGETS, BLOCKS, MAGI, MAGI_DECIDED)
+           DISPATCHED, DISPATCH_REPORT, MULTIPLE, TARGETS, BLOCKS, MAGI, MAGI_DECIDED, TOKENS,
+           TOKENS_REFUSED, GATHERED, GATHER_REFUSED, JOINED, HALO)
 
 
 def expected_ranks(case):
@@ -47,13 +55,13 @@ def expected_ranks(case):
 
 class Runner(RunnerTest):
     def test_unchanged_cases_pass(self):
-        for where in PASSING:
+        for where in (*PASSING, TOKENS_DECIDED):
             self.passes(golden(where))
 
     def test_every_changed_expectation_fails(self):
         for where in (SAME, DECIDED, TE_LIBRARY, PACKED, PACKED_DECIDED, PACKED_CHUNKS, CONVERTED,
                       CONVERTED_CHUNKS, IN_FORWARD, DISPATCHED, MULTIPLE, TARGETS, BLOCKS, MAGI,
-                      MAGI_DECIDED):
+                      MAGI_DECIDED, TOKENS, TOKENS_DECIDED, GATHERED, JOINED, HALO):
             self.each_fails(changed(where, "outputs", "stream", expected_ranks))
 
     def test_every_changed_state_fails(self):

@@ -33,7 +33,9 @@ Outcome Skipped(const Case& item, absl::string_view why) {
 std::optional<std::string> SkipReason(const Input& input, const Backend& backend, bool on_wire) {
   if (!backend.built()) return absl::StrCat("not built yet: backend ", backend.name);
   if (backend.library != nullptr && on_wire) return "verb not on the wire";
-  if (FindPerRank(input.batch)) return "cannot be sent: a value differs between ranks";
+  // A verb is called by every rank with its own part; a batch is one for all.
+  if (backend.library == nullptr && FindPerRank(input.batch))
+    return "cannot be sent: a value differs between ranks";
   return std::nullopt;
 }
 
