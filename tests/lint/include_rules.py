@@ -33,12 +33,13 @@ LAYERS = {
     "proto": Layer(CORE | {"proto"}),
     "server": Layer(CORE | {"proto", "server"}),
     "client": Layer(CORE | {"core/oracle", "proto", "client"}),
+    "examples": Layer({"core/torch"}),
 }
 # Not ours to the reader: it stands for a project of somebody else's, with a root of its own.
 CONSUMER = "tests/install/consumer/"
 PROJECT_FOLDERS = {"core", "proto", "server", "client", "tests"}
 
-TORCH_MAY_BE_INCLUDED_BY = re.compile(r"core/torch/(?!.*\.cuh?$)")
+TORCH_MAY_BE_INCLUDED_BY = re.compile(r"(core/torch|examples)/(?!.*\.cuh?$)")
 CUDA_MAY_BE_INCLUDED_BY = re.compile(r"core/torch/|.*\.cuh?$")
 PROTOBUF_MAY_BE_INCLUDED_BY = re.compile(r"proto/|server/service\.cc$|client/client\.cc$")
 GRPC_MAY_BE_INCLUDED_BY = re.compile(r"server/|client/|proto/(status|slices)\.(h|cc)$")

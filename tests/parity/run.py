@@ -1,6 +1,6 @@
-"""Runs parity.py with the Python of .venv-parity: run.py [ARG...]
+"""Runs parity.py with the Python of .venv-torch: run.py [ARG...]
 
-`./dev parity` and `./dev test full` make .venv-parity. Without it: exit status 77, ctest's
+`./dev parity` and `./dev test full` make .venv-torch. Without it: exit status 77, ctest's
 SKIP_RETURN_CODE.
 """
 
@@ -10,10 +10,10 @@ import sys
 
 SKIPPED = 77
 HERE = pathlib.Path(__file__).resolve().parent
-PYTHON = HERE.parents[1] / ".venv-parity" / "bin" / "python"
+PYTHON = HERE.parents[1] / ".venv-torch" / "bin" / "python"
 
 if __name__ == "__main__":
     if not os.access(PYTHON, os.X_OK):
-        print("skipped: no Python environment .venv-parity in the checkout; ./dev parity makes it")
+        print("skipped: no Python environment .venv-torch in the checkout; ./dev parity makes it")
         sys.exit(SKIPPED)
     os.execv(PYTHON, [str(PYTHON), "-B", str(HERE / "parity.py"), *sys.argv[1:]])
