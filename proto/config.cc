@@ -3,14 +3,64 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/config.pb.h"
+#include "proto/options.h"
+#include "proto/session_checks.h"
 #include "proto/strict_json.h"
 
 namespace cpshard {
+namespace {
+
+// Held to what an OpenSession of it would be.
+absl::StatusOr<DeclaredGroup> DeclaredBy(const config::Group& message) {
+  const Options options(message.options());
+  DeclaredGroup group{.group = message.group(),
+                      .cp_size = message.cp_size(),
+                      .options = options.ToBytes(),
+                      .fingerprint = message.fingerprint()};
+  OpenSession open{.group = group.group,
+                   .cp_size = group.cp_size,
+                   .fingerprint = group.fingerprint,
+                   .reader = "any"};
+  for (const config::DataStream& from : message.streams()) {
+    if (from.num_loaders() < 1 || from.num_loaders() > kMaxCount) {
+      return absl::InvalidArgumentError(absl::StrCat("num_loaders of stream '", from.name(),
+                                                     "' is ", from.num_loaders(), "; 1 to ",
+                                                     kMaxCount, " are possible"));
+    }
+    group.streams.push_back({from.name(), from.max_step_bytes(), from.num_loaders()});
+    open.streams.push_back({.name = from.name(), .max_step_bytes = from.max_step_bytes()});
+  }
+  if (open.streams.empty()) return absl::InvalidArgumentError("it has no streams");
+  CPSHARD_RETURN_IF_ERROR(Check(open));
+  CPSHARD_RETURN_IF_ERROR(options.MakeSharder().status());
+  return group;
+}
+
+absl::StatusOr<std::vector<DeclaredGroup>> GroupsOf(const config::ServerConfig& message) {
+  std::vector<DeclaredGroup> groups;
+  std::set<std::string> names;
+  for (const config::Group& from : message.groups()) {
+    absl::StatusOr<DeclaredGroup> group = DeclaredBy(from);
+    if (group.ok() && !names.insert(from.group()).second) {
+      group = absl::InvalidArgumentError("it is declared twice");
+    }
+    if (!group.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("configuration: group '", from.group(), "': ", group.status().message()));
+    }
+    groups.push_back(*std::move(group));
+  }
+  return groups;
+}
+
+}  // namespace
 
 absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
   CPSHARD_RETURN_IF_ERROR(CheckStrictJson(json, "configuration"));
@@ -43,6 +93,9 @@ absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
     layer.rank_timeout_seconds = message.rank_timeout_seconds();
   }
   if (message.has_max_groups()) layer.max_groups = message.max_groups();
+  if (message.groups_size() > 0) {
+    CPSHARD_ASSIGN_OR_RETURN(layer.groups, GroupsOf(message));
+  }
   const config::Limits& limits = message.limits();
   if (limits.has_max_batch_bytes()) layer.max_batch_bytes = limits.max_batch_bytes();
   if (limits.has_max_tensors()) layer.max_tensors = limits.max_tensors();

@@ -11,6 +11,21 @@
 
 namespace cpshard {
 
+struct DeclaredStream {
+  std::string name;
+  int64_t max_step_bytes = 0;  // of the batches of a step, as readers name it
+  int64_t num_loaders = 1;
+};
+
+// A group that the configuration names: what its loaders push is taken before it is opened.
+struct DeclaredGroup {
+  std::string group;
+  int64_t cp_size = 1;
+  std::string options;      // serialised
+  std::string fingerprint;  // of the data set; empty: any
+  std::vector<DeclaredStream> streams;
+};
+
 // What one source of configuration states; absent = not stated there.
 struct ConfigLayer {
   std::optional<std::vector<std::string>> listen;
@@ -31,9 +46,11 @@ struct ConfigLayer {
   std::optional<int64_t> max_batch_bytes;
   std::optional<int64_t> max_tensors;
   std::optional<int64_t> max_ranks;
+  std::optional<std::vector<DeclaredGroup>> groups;
 };
 
-// From the JSON form of config.proto. InvalidArgument: not JSON, an unknown key, a wrong type.
+// From the JSON form of config.proto. InvalidArgument: not JSON, an unknown key, a wrong type; a
+// group that no session could open.
 absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json);
 
 }  // namespace cpshard

@@ -5,6 +5,7 @@
 #include "cpshard/v1/session.pb.h"
 #include "proto/field_checks.h"
 #include "proto/session_codec.h"
+#include "proto/session_parts.h"
 
 namespace cpshard {
 namespace {
@@ -26,6 +27,8 @@ void EncodeReader(const ReaderView& view, v1::ReaderView* message) {
     if (stream.delivered >= 0) to->set_delivered(stream.delivered);
   }
   message->set_wants(view.wants);
+  if (view.elapsed_us > 0) EncodeStall(view.stall, message->mutable_stall());
+  message->set_elapsed_us(view.elapsed_us);
 }
 
 ReaderView DecodeReader(const v1::ReaderView& message) {
@@ -42,6 +45,8 @@ ReaderView DecodeReader(const v1::ReaderView& message) {
                             from.has_delivered() ? from.delivered() : -1});
   }
   view.wants = message.wants();
+  view.stall = DecodeStall(message.stall());
+  view.elapsed_us = message.elapsed_us();
   return view;
 }
 
@@ -81,6 +86,8 @@ void EncodeDataStream(const DataStreamView& view, v1::DataStreamView* message) {
   message->set_num_loaders(view.num_loaders);
   for (const LoaderView& loader : view.loaders) EncodeLoader(loader, message->add_loaders());
   message->set_waiting_for(view.waiting_for);
+  message->set_digest_changes(view.digest_changes);
+  message->set_notice(view.notice);
 }
 
 DataStreamView DecodeDataStream(const v1::DataStreamView& message) {
@@ -102,6 +109,8 @@ DataStreamView DecodeDataStream(const v1::DataStreamView& message) {
     view.loaders.push_back(DecodeLoader(loader));
   }
   view.waiting_for = message.waiting_for();
+  view.digest_changes = message.digest_changes();
+  view.notice = message.notice();
   return view;
 }
 
@@ -112,6 +121,7 @@ void EncodeView(const GroupView& view, v1::GroupView* message) {
   message->set_ended(view.ended);
   message->set_failure(view.failure);
   message->set_cp_size(view.cp_size);
+  message->set_declared(view.declared);
   for (const ReaderView& reader : view.readers) EncodeReader(reader, message->add_readers());
   for (const DataStreamView& stream : view.streams) {
     EncodeDataStream(stream, message->add_streams());
@@ -130,6 +140,7 @@ absl::StatusOr<GroupView> DecodeView(const v1::GroupView& message) {
   view.ended = message.ended();
   view.failure = message.failure();
   view.cp_size = message.cp_size();
+  view.declared = message.declared();
   for (const v1::ReaderView& reader : message.readers()) {
     view.readers.push_back(DecodeReader(reader));
   }

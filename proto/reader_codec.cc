@@ -18,6 +18,7 @@ void EncodeWant(const Want& want, v1::Want* message) {
   if (want.microbatch) message->set_microbatch(*want.microbatch);
   if (want.timeout_ms) message->set_timeout_ms(*want.timeout_ms);
   for (const std::string& key : want.keys) message->add_keys(key);
+  if (want.from_microbatch) message->set_from_microbatch(*want.from_microbatch);
 }
 
 absl::StatusOr<Want> DecodeWant(const v1::Want& message) {
@@ -27,12 +28,24 @@ absl::StatusOr<Want> DecodeWant(const v1::Want& message) {
   if (message.has_microbatch()) want.microbatch = message.microbatch();
   if (message.has_timeout_ms()) want.timeout_ms = message.timeout_ms();
   want.keys.assign(message.keys().begin(), message.keys().end());
+  if (message.has_from_microbatch()) want.from_microbatch = message.from_microbatch();
   CPSHARD_RETURN_IF_ERROR(Check(want));
   return want;
 }
 
+void EncodeCommit(const Commit& commit, v1::Commit* message) {
+  EncodeAddress(commit.at, message->mutable_at());
+  if (!commit.stall) return;
+  EncodeStall(*commit.stall, message->mutable_stall());
+  message->set_elapsed_us(commit.elapsed_us);
+}
+
 absl::StatusOr<Commit> DecodeCommit(const v1::Commit& message) {
-  Commit commit{DecodeAddress(message.at())};
+  Commit commit{DecodeAddress(message.at()), std::nullopt, 0};
+  if (message.has_stall()) {
+    commit.stall = DecodeStall(message.stall());
+    commit.elapsed_us = message.elapsed_us();
+  }
   CPSHARD_RETURN_IF_ERROR(Check(commit));
   return commit;
 }
@@ -50,9 +63,7 @@ struct RequestEncoder {
     EncodeSessionName(session, message->mutable_session());
   }
   void operator()(const Want& want) const { EncodeWant(want, message->mutable_want()); }
-  void operator()(const Commit& commit) const {
-    EncodeAddress(commit.at, message->mutable_commit()->mutable_at());
-  }
+  void operator()(const Commit& commit) const { EncodeCommit(commit, message->mutable_commit()); }
   void operator()(const PassClosed& closed) const {
     v1::PassClosed* to = message->mutable_pass_closed();
     to->set_stream(closed.stream);

@@ -129,6 +129,12 @@ absl::Status Check(const Want& want) {
   FieldChecks checks(absl::StrCat("want ", want.id));
   checks.Address(want.at);
   checks.Number("microbatch", want.microbatch.value_or(0), 0, kMaxCount - 1);
+  checks.Number("from_microbatch", want.from_microbatch.value_or(0), 0, kMaxCount - 1);
+  if (want.microbatch && want.from_microbatch) {
+    checks.Fail(absl::StrCat("microbatch ", *want.microbatch,
+                             " is asked for alone, and those from ", *want.from_microbatch,
+                             " on: leave one of them out"));
+  }
   checks.Number("timeout_ms", want.timeout_ms.value_or(0));
   checks.Size("keys", want.keys.size(), kMaxKeys);
   for (const std::string& key : want.keys) checks.Name("a key", key);
@@ -138,6 +144,12 @@ absl::Status Check(const Want& want) {
 absl::Status Check(const Commit& commit) {
   FieldChecks checks("commit");
   checks.Address(commit.at);
+  const StallTime stall = commit.stall.value_or(StallTime());
+  checks.Number("stall.loader", stall.loader, 0, kMaxMicros);
+  checks.Number("stall.peer", stall.peer, 0, kMaxMicros);
+  checks.Number("stall.server", stall.server, 0, kMaxMicros);
+  checks.Number("stall.copy", stall.copy, 0, kMaxMicros);
+  checks.Number("elapsed_us", commit.elapsed_us, 0, kMaxMicros);
   return checks.status();
 }
 

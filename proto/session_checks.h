@@ -16,9 +16,10 @@ namespace cpshard {
 inline constexpr int64_t kMaxNameBytes = 128;
 inline constexpr int64_t kMaxNumber = int64_t{1} << 62;     // steps, passes, incarnations, ...
 inline constexpr int64_t kMaxStepBytes = int64_t{1} << 50;  // of memory
-inline constexpr int64_t kMaxCount = 65'536;    // of ranks, loaders, microbatches, groups
-inline constexpr int64_t kMaxDataStreams = 64;  // of a group
-inline constexpr int64_t kMaxKeys = 256;        // of a Want
+inline constexpr int64_t kMaxCount = 65'536;             // of ranks, loaders, microbatches, groups
+inline constexpr int64_t kMaxDataStreams = 64;           // of a group
+inline constexpr int64_t kMaxKeys = 256;                 // of a Want
+inline constexpr int64_t kMaxMicros = int64_t{1} << 50;  // of a time: 35 years
 
 absl::Status Check(const OpenSession& open);
 absl::Status Check(const OpenedSession& opened);

@@ -117,11 +117,26 @@ struct Want {
   std::optional<int64_t> microbatch;  // this one alone
   std::optional<int64_t> timeout_ms;  // then DEADLINE_EXCEEDED, which says who is waited for
   std::vector<std::string> keys;      // only these streams of the batch; empty: all
+  // This one and those behind it: what came before is here, of an earlier request of this session.
+  // Where the server has not sent it in this epoch it begins with microbatch 0.
+  std::optional<int64_t> from_microbatch;
+};
+
+// Requests of a reader that may wait at a server at a time.
+inline constexpr int64_t kMaxWants = 64;
+
+// What a trainer has waited, in microseconds, by what it waited for.
+struct StallTime {
+  int64_t loader = 0, peer = 0, server = 0, copy = 0;
+  friend bool operator==(const StallTime&, const StallTime&) = default;
 };
 
 // The reader will not ask for this step again, nor for one before it, in this generation and pass.
 struct Commit {
   StepAddress at;
+  // Since the reader's last commit that said so, or its open; of all its data streams.
+  std::optional<StallTime> stall;  // absent: not known
+  int64_t elapsed_us = 0;          // of wall time, with `stall`
 };
 
 // The reader has left a pass; it is in the next one from now on, which it opens by asking.

@@ -58,6 +58,17 @@ StepTotals DecodeStepTotals(const v1::StepTotals& message) {
   return totals;
 }
 
+void EncodeStall(const StallTime& stall, v1::StallTime* message) {
+  message->set_loader(stall.loader);
+  message->set_peer(stall.peer);
+  message->set_server(stall.server);
+  message->set_copy(stall.copy);
+}
+
+StallTime DecodeStall(const v1::StallTime& message) {
+  return {message.loader(), message.peer(), message.server(), message.copy()};
+}
+
 void EncodeSessionName(const SessionName& session, v1::SessionName* message) {
   message->set_group(session.group);
   message->set_generation(session.generation);

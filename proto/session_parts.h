@@ -20,6 +20,9 @@ ResumeState DecodeResume(const v1::ResumeState& message);
 void EncodeStepTotals(const StepTotals& totals, v1::StepTotals* message);
 StepTotals DecodeStepTotals(const v1::StepTotals& message);
 
+void EncodeStall(const StallTime& stall, v1::StallTime* message);
+StallTime DecodeStall(const v1::StallTime& message);
+
 void EncodeSessionName(const SessionName& session, v1::SessionName* message);
 absl::StatusOr<SessionName> DecodeSessionName(const v1::SessionName& message);
 

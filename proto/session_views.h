@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/session_messages.h"
+
 namespace cpshard {
 
 struct ReaderStreamView {
@@ -25,6 +27,9 @@ struct ReaderView {
   std::optional<double> away_seconds;  // without a connection
   std::vector<ReaderStreamView> streams;
   int64_t wants = 0;  // unanswered
+  // Of its process, as its commits said: what its trainer waited, in so much wall time.
+  StallTime stall;
+  int64_t elapsed_us = 0;  // 0: nothing is known
 };
 
 struct LoaderView {
@@ -41,10 +46,13 @@ struct DataStreamView {
   std::optional<int64_t> floor, frontier, end_step;  // absent: no position; no agreed end
   int64_t window_steps = 0;                          // that can be in memory
   int64_t complete_steps = 0, granted_steps = 0;     // in the window
-  int64_t used_bytes = 0, guaranteed_bytes = 0, max_step_bytes = 0;
+  int64_t used_bytes = 0, guaranteed_bytes = 0;      // of memory
+  int64_t max_step_bytes = 0;                        // as readers named it: of batches
   int64_t num_loaders = 0;
   std::vector<LoaderView> loaders;
-  std::string waiting_for;  // a sentence; empty: for nobody
+  std::string waiting_for;     // a sentence; empty: for nobody
+  int64_t digest_changes = 0;  // batches that came again as other ones, in another epoch ...
+  std::string notice;          // ... the last of them, a sentence; empty: none
 };
 
 struct GroupView {
@@ -55,6 +63,7 @@ struct GroupView {
   int64_t cp_size = 0;
   std::vector<ReaderView> readers;
   std::vector<DataStreamView> streams;
+  bool declared = false;  // in the server's configuration
 };
 
 }  // namespace cpshard

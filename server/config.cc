@@ -19,6 +19,7 @@
 #include "core/plan/status_macros.h"
 #include "proto/config.h"
 #include "server/address.h"
+#include "server/session/sessions.h"
 
 namespace cpshard {
 namespace {
@@ -47,6 +48,7 @@ void Apply(const ConfigLayer& layer, ServerOptions& options) {
   if (layer.ahead_steps) sessions.ahead_steps = *layer.ahead_steps;
   if (layer.rank_timeout_seconds) sessions.rank_timeout_seconds = *layer.rank_timeout_seconds;
   if (layer.max_groups) sessions.max_groups = *layer.max_groups;
+  if (layer.groups) options.groups = *layer.groups;
   if (layer.max_batch_bytes) options.limits.max_batch_bytes = *layer.max_batch_bytes;
   if (layer.max_tensors) options.limits.max_tensors = *layer.max_tensors;
   if (layer.max_ranks) options.limits.max_ranks = *layer.max_ranks;
@@ -92,7 +94,10 @@ absl::Status Validate(const ServerOptions& options) {
   CPSHARD_RETURN_IF_ERROR(
       CheckRange("max_batch_bytes", options.limits.max_batch_bytes, 1, int64_t{1} << 40));
   CPSHARD_RETURN_IF_ERROR(CheckRange("max_tensors", options.limits.max_tensors, 1, 1 << 16));
-  return CheckRange("max_ranks", options.limits.max_ranks, 1, 1 << 16);
+  CPSHARD_RETURN_IF_ERROR(CheckRange("max_ranks", options.limits.max_ranks, 1, 1 << 16));
+  SessionLimits limits = sessions;
+  limits.session_bytes = options.session_bytes.value_or(options.pool_bytes / 2);
+  return CheckGroups(options.groups, limits, options.limits);
 }
 
 // What the flags and the environment state, and where the file is.
@@ -197,7 +202,8 @@ constexpr char kFooter[] =
     R"(Every setting also has a variable, CPSHARD_MAX_RANKS for --max-ranks, and a key
 in the file, max_ranks (there max_batch_bytes, max_tensors and max_ranks stand
 under "limits", and socket_mode is a decimal number). Flags win over variables,
-variables over the file.
+variables over the file. What the file alone can name is groups: each with its
+options, cp_size, data streams and loaders, known before anybody opens it.
 
 Examples:
   cpshardd --listen unix:/run/cpshard.sock,127.0.0.1:7070

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/plan/spec.h"
+#include "proto/config.h"
 #include "proto/replies.h"
 
 namespace cpshard {
@@ -26,6 +27,7 @@ struct ServerOptions {
   StreamLimits stream_limits;
   std::optional<int64_t> session_bytes;  // of pool_bytes; absent: half
   SessionLimits session_limits;          // but for session_bytes
+  std::vector<DeclaredGroup> groups;     // known before anybody has opened them
   Limits limits;
 };
 

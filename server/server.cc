@@ -90,6 +90,7 @@ class Server::Impl {
              .queue = options.queue,
              .stream_limits = options.stream_limits,
              .session_limits = SessionLimitsOf(options),
+             .groups = options.groups,
              .stall = options.stall,
              .max_bytes_per_connection = StatelessBytes(options) / 2},
             *executor_, pool_,

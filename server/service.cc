@@ -35,6 +35,16 @@ absl::Status ShuttingDown() {
   return absl::UnavailableError("the server is shutting down; try another");
 }
 
+// The states of many loaders may be more than an answer can have.
+absl::Status CheckStates(const v1::OpenSessionReply& reply) {
+  const auto size = static_cast<int64_t>(reply.ByteSizeLong());
+  if (size <= kMaxMessageBytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the resume states that the server has for this reader make an answer of ", size,
+                   " bytes, over the ", kMaxMessageBytes,
+                   " of a message: bring those of a checkpoint, or let loaders make smaller ones"));
+}
+
 // Twice what an honest peer opens: gRPC may not be done yet with calls that the peer saw end.
 constexpr int64_t kMaxCalls = 2 * kMaxStreamsPerConnection;
 
@@ -89,7 +99,7 @@ class ShardRpcs::Impl : public Methods {
         instance_id_(NewInstanceId()),
         shares_(options.max_bytes_per_connection),
         stream_context_(ContextOf(options)),
-        sessions_(stream_context_, options.session_limits, instance_id_),
+        sessions_(stream_context_, options.session_limits, options.groups, instance_id_),
         workers_(options.workers, options.queue),
         watch_([this](absl::Time now) { sessions_.Tick(now); }) {}
 
@@ -167,7 +177,7 @@ class ShardRpcs::Impl : public Methods {
       CPSHARD_ASSIGN_OR_RETURN(cpshard::OpenSession open, DecodeOpenSession(*message));
       CPSHARD_ASSIGN_OR_RETURN(const OpenedSession opened, sessions_.Open(std::move(open)));
       EncodeOpenedSession(opened, reply);
-      return absl::OkStatus();
+      return CheckStates(*reply);
     });
   }
 

@@ -4,11 +4,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "core/batch/buffer.h"
 #include "core/exec/executor.h"
 #include "core/plan/spec.h"
+#include "proto/config.h"
 #include "proto/replies.h"
 
 namespace grpc {
@@ -25,6 +27,7 @@ struct ServiceOptions {
   int64_t queue = 64;
   StreamLimits stream_limits;
   SessionLimits session_limits;
+  std::vector<DeclaredGroup> groups;  // of the configuration
   absl::Duration stall = absl::Seconds(30);
   int64_t max_bytes_per_connection = int64_t{4} << 30;  // of memory, for batches and answers
 };

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "client/cli/arguments.h"
@@ -60,7 +61,15 @@ absl::StatusOr<Start> FindStart(const Arguments& arguments) {
   if (!saved) return start;
   start.position = std::move(saved->train);
   const auto found = start.position->streams.find(arguments.stream);
-  if (found == start.position->streams.end()) return start;
+  if (found == start.position->streams.end()) {
+    const auto name = [](std::string* out, const auto& stream) {
+      absl::StrAppend(out, "'", stream.first, "'");
+    };
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", arguments.state, "' is the state of data stream ",
+                     absl::StrJoin(start.position->streams, ", ", name), ", not of '",
+                     arguments.stream, "': name its --stream, or another --state"));
+  }
   StreamState& at = found->second;
   start.steps = saved->pulled_steps;
   start.finished =

@@ -95,14 +95,16 @@ std::vector<ReaderLedger::Request> IncomingStream::TakeNews() {
   return news;
 }
 
-std::vector<int64_t> IncomingStream::TakeSteps(int64_t prefetch) {
-  std::vector<int64_t> steps;
-  if (closed_ || !error_.ok()) return steps;
-  for (int64_t step = front(); step <= front() + prefetch; ++step) {
-    if (end_ && step >= *end_) break;
-    if (!Complete(step) && asked_.insert(step).second) steps.push_back(step);
-  }
-  return steps;
+std::optional<int64_t> IncomingStream::TakeStep(int64_t ahead) {
+  const int64_t step = front() + ahead;
+  const bool is_over = closed_ || !error_.ok() || (end_ && step >= *end_);
+  if (is_over || Complete(step) || !asked_.insert(step).second) return std::nullopt;
+  return step;
+}
+
+int64_t IncomingStream::Held(int64_t step) const {
+  const auto found = steps_.find(step);
+  return found == steps_.end() ? 0 : static_cast<int64_t>(found->second.microbatches.size());
 }
 
 absl::Status IncomingStream::CheckHead(const DeliveryHead& head) const {
@@ -181,6 +183,10 @@ void IncomingStream::Fail(absl::Status status) {
 
 void IncomingStream::PostponeFrom(int64_t step) {
   Postpone(step);
+  LetGoBehind(step);
+}
+
+void IncomingStream::LetGoBehind(int64_t step) {
   for (auto at = steps_.upper_bound(step); at != steps_.end(); ++at) {
     if (!at->second.complete) continue;  // its request is under way
     asked_.insert(at->first);

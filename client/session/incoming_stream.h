@@ -37,8 +37,11 @@ class IncomingStream {
 
   // What has been consumed and left since the server was told.
   std::vector<ReaderLedger::Request> TakeNews();
-  // Steps to ask for now, at most up to `prefetch` behind the front.
-  std::vector<int64_t> TakeSteps(int64_t prefetch);
+  // The step so far behind the front, if it is to be asked for now.
+  std::optional<int64_t> TakeStep(int64_t ahead);
+  // Microbatches of the step that are here.
+  int64_t Held(int64_t step) const;
+  bool IsFront(int64_t step) const { return step == front(); }
 
   // Precondition of these: the step was asked for in this pass.
   // In the order of microbatches, which begins anew with every request. Internal: it lacks or
@@ -48,6 +51,8 @@ class IncomingStream {
   void Postpone(int64_t step) { postponed_.insert(step); }
   // And lets go of what has been received behind it.
   void PostponeFrom(int64_t step);
+  // Lets go of what has been received and not handed out, but for the front if that is kept.
+  void LetGo(bool keeps_front) { LetGoBehind(keeps_front ? front() : front() - 1); }
   // The request for `step` was answered with the end of the pass.
   void End(int64_t step, int64_t end_step);
   void Fail(absl::Status status);
@@ -81,6 +86,7 @@ class IncomingStream {
   };
 
   int64_t front() const { return next_step_ + (in_hand_ ? 1 : 0); }
+  void LetGoBehind(int64_t step);
   int64_t FirstIncomplete() const;
   bool Complete(int64_t step) const;
   bool KnowsResume() const;

@@ -109,9 +109,11 @@ absl::Status Loader::Impl::Make(const LoaderLedger::Work& work) {
     return absl::OkStatus();
   }
   CPSHARD_ASSIGN_OR_RETURN(MadeStep made, LayOut(*std::move(step)));
+  std::vector<MadeStep> dropped;  // let go of without the lock
   Update([&] {
     mutex_.AssertHeld();
     ledger_.Made(work, std::move(made));
+    dropped = ledger_.TakeDropped();
   });
   return absl::OkStatus();
 }
@@ -146,14 +148,16 @@ void Loader::Impl::Connected() {
 void Loader::Impl::Disconnected() {
   ledger_.Disconnected();
   hello_.reset();
-  writing_.reset();
+  cut_off_ = std::exchange(writing_, std::nullopt);
   wrote_body_ = false;
   unacknowledged_ = 0;
 }
 
 void Loader::Impl::OnTick() {
+  std::optional<Writing> cut_off;
   {
     absl::MutexLock lock(&mutex_);
+    cut_off = std::exchange(cut_off_, std::nullopt);
     if (!std::exchange(draining_, false) || ended_) return;
   }
   if (options_.on_drain) options_.on_drain();
@@ -220,12 +224,14 @@ absl::Status Loader::Impl::OnMessage(const grpc::ByteBuffer& message) {
   if (!notice.ok()) {
     return Broken(absl::StrCat("the server sent what is no notice: ", notice.status().message()));
   }
+  std::vector<MadeStep> dropped;  // let go of without the lock
   const bool is_ack = std::holds_alternative<AckMessage>(*notice);
   if (is_ack) Failpoint("before_ack");
   Update([&] {
     mutex_.AssertHeld();
     clock_.Heard(SteadyNow());
     OnNotice(*notice);
+    dropped = ledger_.TakeDropped();
   });
   if (is_ack) Failpoint("after_ack");
   if (std::holds_alternative<DrainMessage>(*notice)) WakeKeeper();

@@ -81,7 +81,8 @@ class Loader::Impl final : public SessionStream {
   LoaderLedger ledger_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> hello_ ABSL_GUARDED_BY(mutex_);  // to be sent
   std::optional<Writing> writing_ ABSL_GUARDED_BY(mutex_);
-  bool wrote_body_ ABSL_GUARDED_BY(mutex_) = false;  // with the last message
+  std::optional<Writing> cut_off_ ABSL_GUARDED_BY(mutex_);  // to be let go of without the lock
+  bool wrote_body_ ABSL_GUARDED_BY(mutex_) = false;         // with the last message
   uint64_t next_wire_id_ ABSL_GUARDED_BY(mutex_) = 1;
   int64_t unacknowledged_ ABSL_GUARDED_BY(mutex_) = 0;  // batches that an answer is due for
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;       // on_drain is to be called

@@ -74,6 +74,14 @@ void LoaderLedger::OnPassDone(const PassDone& done) {
   if (connected_ && stream != nullptr) stream->LeavePass(done);
 }
 
+std::vector<MadeStep> LoaderLedger::TakeDropped() {
+  std::vector<MadeStep> dropped;
+  for (const auto& [name, stream] : streams_) {
+    for (MadeStep& step : stream->TakeDropped()) dropped.push_back(std::move(step));
+  }
+  return dropped;
+}
+
 // --- the source
 
 std::optional<LoaderLedger::Work> LoaderLedger::NextWork() const {

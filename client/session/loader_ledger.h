@@ -62,6 +62,10 @@ class LoaderLedger {
   void OnReleased(const Released& released);
   void OnPassDone(const PassDone& done);
 
+  // What is not held any more since the last call. Its batches may be the caller's own memory, and
+  // what lets go of that runs when they do: not under a lock.
+  std::vector<MadeStep> TakeDropped();
+
   // --- the source
 
   struct Work {

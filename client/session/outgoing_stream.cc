@@ -1,12 +1,18 @@
 #include "client/session/outgoing_stream.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/with_text.h"
 
 namespace cpshard {
+namespace {
+
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+}  // namespace
 
 OutgoingStream::OutgoingStream(std::string name, int64_t loader, int64_t num_loaders)
     : name_(std::move(name)),
@@ -53,16 +59,24 @@ void OutgoingStream::BeginPass(int64_t pass) {
   pass_ = pass;
   placed_ = current_ = false;
   released_ = 0;
-  held_.clear();
+  Drop(kAll);
   next_ = loader_;
   resume_.reset();
   end_.reset();
   credits_.clear();
 }
 
+void OutgoingStream::Drop(int64_t before) {
+  const auto end = held_.lower_bound(before);
+  for (auto step = held_.begin(); step != end; ++step) {
+    dropped_.push_back(std::move(step->second.made));
+  }
+  held_.erase(held_.begin(), end);
+}
+
 void OutgoingStream::LetGo(int64_t before) {
   released_ = std::max(released_, before);
-  held_.erase(held_.begin(), held_.lower_bound(released_));
+  Drop(released_);
   credits_.erase(credits_.begin(), credits_.lower_bound(released_));
 }
 
@@ -79,7 +93,7 @@ void OutgoingStream::Place(const Position& position) {
 
   const int64_t from = FirstOwn(position.from_step);
   if (from < HeldFrom() || from > next_) {
-    held_.clear();
+    Drop(kAll);
     next_ = from;
   }
   if (from == next_) resume_ = position.state;

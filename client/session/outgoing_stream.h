@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,6 +45,8 @@ class OutgoingStream {
                    const absl::Status& status);
   void Release(const Released& released);
   void LeavePass(const PassDone& done);
+  // Batches that are not held any more, for who lets go of them.
+  std::vector<MadeStep> TakeDropped() { return std::exchange(dropped_, {}); }
 
   // --- the source
 
@@ -83,6 +86,7 @@ class OutgoingStream {
   int64_t FirstOwn(int64_t step) const;
   int64_t HeldFrom() const { return held_.empty() ? next_ : held_.begin()->first; }
   void BeginPass(int64_t pass);
+  void Drop(int64_t before);
   void LetGo(int64_t before);
   bool IsOfNow(int64_t pass, int64_t epoch) const;
   std::map<int64_t, Credited>::const_iterator Pushable() const;
@@ -99,6 +103,7 @@ class OutgoingStream {
   int64_t released_ = 0;  // in this pass and generation
 
   std::map<int64_t, Held> held_;  // without gaps, up to next_
+  std::vector<MadeStep> dropped_;
   int64_t next_;
   std::optional<LoaderState> resume_;  // takes the source to next_
   Stand source_;

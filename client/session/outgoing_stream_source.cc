@@ -37,7 +37,10 @@ std::optional<LoaderLedger::Work> OutgoingStream::NextWork() const {
 
 absl::Status OutgoingStream::Made(const LoaderLedger::Work& work, MadeStep made) {
   source_ = {work.pass, work.step + num_loaders_};
-  if (finished_ || work.pass != pass_ || work.step != next_) return absl::OkStatus();
+  if (finished_ || work.pass != pass_ || work.step != next_) {
+    dropped_.push_back(std::move(made));
+    return absl::OkStatus();
+  }
   if (absl::Status status = CheckMade(made, Text(work.step)); !status.ok()) return status;
   Held& held = held_[next_];
   held.microbatches.assign(made.microbatches.size(), At::kHere);

@@ -152,6 +152,7 @@ class Rank {
   TrainState State() const;
 
   // Ends the session; blocks until all ranks of the generation have closed theirs, or `patience`.
+  // Once more: OK where it is closed, else what ended it.
   absl::Status Close(absl::Duration patience = absl::Minutes(3));
 
   RankStats stats() const;

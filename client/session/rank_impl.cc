@@ -1,5 +1,6 @@
 #include "client/session/rank_impl.h"
 
+#include <algorithm>
 #include <variant>
 #include <vector>
 
@@ -96,8 +97,23 @@ std::optional<grpc::ByteBuffer> Rank::Impl::NextMessage() {
   return ToMessage(message, {});
 }
 
+// What the trainer has waited since the server was told.
+void Rank::Impl::AddStall(Commit* commit) {
+  const absl::Time now = SteadyNow();
+  const auto part = [](absl::Duration all, absl::Duration told) {
+    return std::max<int64_t>(0, absl::ToInt64Microseconds(all - told));
+  };
+  const Stall& all = stats_.all;
+  commit->stall = {part(all.loader, told_.loader), part(all.peer, told_.peer),
+                   part(all.server, told_.server), part(all.copy, told_.copy)};
+  commit->elapsed_us = part(now - told_at_, absl::ZeroDuration());
+  told_ = all;
+  told_at_ = now;
+}
+
 void Rank::Impl::TakeRequests() {
   for (ReaderLedger::Request& request : ledger_.TakeRequests()) {
+    if (auto* const commit = std::get_if<Commit>(&request)) AddStall(commit);
     if (auto* const want = std::get_if<Want>(&request)) {
       want->timeout_ms = kWantTimeoutMs;
       want->keys = options_.keys;
@@ -149,7 +165,7 @@ absl::Status Rank::Impl::OnAnswer(ShardFrame frame) {
     if (!frame.delivery) return Broken(absl::StrCat("answer ", id, " says of no step"));
     const DeliveryHead& head = *frame.delivery;
     arriving_[id] = {head};
-    Update([&] {
+    UpdateQuietly([&] {
       mutex_.AssertHeld();
       landing_.insert(head.at);
     });
@@ -193,7 +209,7 @@ void Rank::Impl::OnNoMemory(uint64_t id, const absl::Status& status) {
                         absl::StrCat("raise max_bytes of this rank: ", status.message())));
       return;
     }
-    ledger_.OnNoMemory(id);
+    ledger_.OnNoMemory(id, awaited_);
     OnRefused(id, status);
   });
 }

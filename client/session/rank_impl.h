@@ -69,6 +69,7 @@ class Rank::Impl final : public SessionStream {
   void OnDown(const absl::Status& status, Stage stage) override;
 
   std::optional<grpc::ByteBuffer> NextMessage() override;
+  void AddStall(Commit* commit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeRequests() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OnMessage(const grpc::ByteBuffer& message) override;
   absl::Status OnAnswer(ShardFrame frame);
@@ -91,7 +92,11 @@ class Rank::Impl final : public SessionStream {
   // Of the steps that Next waits for: what the server last said of them.
   std::map<StepAddress, absl::Status> word_ ABSL_GUARDED_BY(mutex_);
   absl::Duration copied_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> awaited_ ABSL_GUARDED_BY(mutex_);  // data streams that Next waits for
   RankStats stats_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;               // the session, at the server
+  Stall told_ ABSL_GUARDED_BY(mutex_);                        // of stats_.all, by commits ...
+  absl::Time told_at_ ABSL_GUARDED_BY(mutex_) = SteadyNow();  // ... the last of them
 };
 
 }  // namespace cpshard

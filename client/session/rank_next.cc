@@ -58,7 +58,9 @@ absl::StatusOr<Rank::Impl::Received> Rank::Impl::AwaitStep(const std::string& st
   absl::MutexLock lock(&mutex_);
   const absl::Duration copied_before = copied_;
   WaitTally tally;
+  awaited_.insert(stream);
   absl::Status status = AwaitReady(at, &tally);
+  awaited_.erase(stream);
   stats_.last = tally.Finish(copied_ - copied_before);
   stats_.all += stats_.last;
   if (!status.ok()) return status;
@@ -166,10 +168,19 @@ bool IsOver(const absl::Status& status, int64_t generation) {
 absl::Status Rank::Impl::CloseSession(absl::Duration patience) {
   const absl::Time give_up = SteadyNow() + patience;
   while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closed_) return absl::OkStatus();
+      if (ended_) return *ended_;
+    }
     absl::Status status = CloseOnce(give_up - SteadyNow());
     if (IsOver(status, session_.generation)) status = absl::OkStatus();
     const bool again = MayPass(status) || absl::IsNotFound(status);
     if (status.ok() || !again || SteadyNow() + kClosePause >= give_up) {
+      {
+        absl::MutexLock lock(&mutex_);
+        closed_ = status.ok();
+      }
       End(absl::CancelledError("the session has been closed"));
       return status;
     }
@@ -180,10 +191,6 @@ absl::Status Rank::Impl::CloseSession(absl::Duration patience) {
 
 // As far as this connection goes.
 absl::Status Rank::Impl::CloseOnce(absl::Duration patience) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (ended_) return *ended_;
-  }
   const std::shared_ptr<StreamConnection> up = connection();
   if (up == nullptr) {
     absl::MutexLock lock(&mutex_);

@@ -24,6 +24,11 @@ std::optional<int64_t> EndIn(const ErrorDetails& details) {
   return end;
 }
 
+// The next step of every data stream can be asked for, whatever is prefetched.
+bool MayAsk(size_t asked, int64_t ahead, size_t streams) {
+  return asked + (ahead == 0 ? 0 : streams) < static_cast<size_t>(kMaxWants);
+}
+
 // Something that time mends.
 bool IsPostponement(const absl::Status& status, const ErrorDetails& details) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
@@ -90,16 +95,26 @@ std::vector<ReaderLedger::Request> ReaderLedger::TakeRequests() {
   for (const auto& [name, stream] : streams_) {
     for (Request& news : stream->TakeNews()) requests.push_back(std::move(news));
   }
-  for (const auto& [name, stream] : streams_) {
-    for (const int64_t step : stream->TakeSteps(prefetch_)) {
-      Want want;
-      want.id = next_id_++;
-      want.at = {name, stream->pass(), step};
-      asked_[want.id] = {want.at};
-      requests.push_back(std::move(want));
-    }
+  for (int64_t ahead = 0; ahead <= prefetch_; ++ahead) {
+    if (!MayAsk(asked_.size(), ahead, streams_.size())) break;
+    TakeWants(ahead, &requests);
   }
   return requests;
+}
+
+void ReaderLedger::TakeWants(int64_t ahead, std::vector<Request>* requests) {
+  for (const auto& [name, stream] : streams_) {
+    if (!MayAsk(asked_.size(), ahead, streams_.size())) return;
+    const std::optional<int64_t> step = stream->TakeStep(ahead);
+    if (!step) continue;
+    Want want;
+    want.id = next_id_++;
+    want.at = {name, stream->pass(), *step};
+    const int64_t held = stream->Held(*step);
+    if (held > 0) want.from_microbatch = held;
+    asked_[want.id] = {want.at, held};
+    requests->push_back(std::move(want));
+  }
 }
 
 bool ReaderLedger::postponed() const {
@@ -133,6 +148,8 @@ absl::Status ReaderLedger::OnDelivery(ReceivedShard received) {
     return absl::InternalError(absl::StrCat(TextOf(head.at), ": microbatch ", head.microbatch,
                                             " came before microbatch ", request.next_microbatch));
   }
+  // A server that has not sent what is here begins anew.
+  if (!std::exchange(request.begun, true)) request.next_microbatch = head.microbatch;
   if (head.microbatch < request.next_microbatch) return absl::OkStatus();
   IncomingStream* stream = Find(request.at.stream);
   const bool last = head.last;
@@ -163,12 +180,18 @@ void ReaderLedger::OnRequestStatus(uint64_t id, const absl::Status& status) {
   }
 }
 
-void ReaderLedger::OnNoMemory(uint64_t id) {
+void ReaderLedger::OnNoMemory(uint64_t id, const std::set<std::string>& awaited) {
   const auto asked = asked_.find(id);
   if (asked == asked_.end()) return;
   const StepAddress at = asked->second.at;
   asked_.erase(asked);
-  Find(at.stream)->PostponeFrom(at.step);
+  IncomingStream* const ours = Find(at.stream);
+  const bool is_awaited = awaited.count(at.stream) > 0 && ours->IsFront(at.step);
+  ours->PostponeFrom(at.step);
+  if (!is_awaited) return;
+  for (const auto& [name, other] : streams_) {
+    if (name != at.stream) other->LetGo(/*keeps_front=*/awaited.count(name) > 0);
+  }
 }
 
 // --- the trainer

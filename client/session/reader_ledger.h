@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -68,7 +69,8 @@ class ReaderLedger {
   // --- requests
 
   using Request = std::variant<Want, Commit, PassClosed>;
-  // What to send now, in this order. Nothing while the session is not open.
+  // What to send now, in this order: of wants those first that the trainer needs first, and never
+  // more than kMaxWants unanswered ones. Nothing while the session is not open.
   std::vector<Request> TakeRequests();
 
   // Requests that failed for now and wait for AskAgain, or for the next OnOpened: so that they do
@@ -87,8 +89,10 @@ class ReaderLedger {
   // returns from then on, behind the steps that have been received.
   void OnRequestStatus(uint64_t id, const absl::Status& status);
   // There is no memory for what the request brings. What has been received behind its step is let
-  // go of: the steps are asked for again, in their order, after AskAgain.
-  void OnNoMemory(uint64_t id);
+  // go of: the steps are asked for again, in their order, after AskAgain. If the trainer waits for
+  // it - its data stream is one of `awaited` - what other data streams have received makes way too,
+  // but for the next steps of those that are awaited as well.
+  void OnNoMemory(uint64_t id, const std::set<std::string>& awaited);
 
   // --- the trainer
 
@@ -118,9 +122,11 @@ class ReaderLedger {
   struct Asked {
     StepAddress at;
     int64_t next_microbatch = 0;
+    bool begun = false;  // something has come
   };
 
   IncomingStream* Find(const std::string& stream) const;
+  void TakeWants(int64_t ahead, std::vector<Request>* requests);
 
   OpenSession open_;  // without streams
   int64_t prefetch_;

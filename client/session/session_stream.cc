@@ -29,11 +29,17 @@ absl::Status SessionStream::Broken(absl::string_view what) {
   return status;
 }
 
-void SessionStream::Update(absl::FunctionRef<void()> change) { Apply(change, true); }
+void SessionStream::Update(absl::FunctionRef<void()> change) { Apply(change, {}); }
 
-void SessionStream::UpdateFromCall(absl::FunctionRef<void()> change) { Apply(change, false); }
+void SessionStream::UpdateFromCall(absl::FunctionRef<void()> change) {
+  Apply(change, {.call = false, .waiters = false});
+}
 
-void SessionStream::Apply(absl::FunctionRef<void()> change, bool wake_call) {
+void SessionStream::UpdateQuietly(absl::FunctionRef<void()> change) {
+  Apply(change, {.call = false});
+}
+
+void SessionStream::Apply(absl::FunctionRef<void()> change, Wakes wakes) {
   absl::Time due = absl::InfiniteFuture();
   bool over = false;
   {
@@ -45,11 +51,11 @@ void SessionStream::Apply(absl::FunctionRef<void()> change, bool wake_call) {
     clock_.Owed(Owed(), now);
     over = ended_.has_value();
     if (!over) due = clock_.NextEvent();
-    changed_.SignalAll();
+    if (wakes.waiters || over) changed_.SignalAll();
   }
   if (over) {
     HangUp();
-  } else if (wake_call) {
+  } else if (wakes.call) {
     WakeCall();
   }
   WakeKeeperBefore(due);

@@ -45,22 +45,29 @@ class SessionStream : public KeptStream {
 
   // --- for who inherits
 
-  // Changes something under the lock, then does what follows from the change.
+  // Changes something under the lock, then does what follows from the change: those who wait are
+  // woken, and the call, which may have something to write.
   void Update(absl::FunctionRef<void()> change);
-  // The same from NextMessage, which the call need not be told of.
+  // The same from NextMessage, where the call need not be told. Nobody waits for a message to be
+  // written: they are woken when the stream has ended alone.
   void UpdateFromCall(absl::FunctionRef<void()> change);
+  // The same, of what gives the call nothing to write.
+  void UpdateQuietly(absl::FunctionRef<void()> change);
   // The server sends what cannot be. Returns the status, to end the call with.
   absl::Status Broken(absl::string_view what);
   void EndLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::CondVar changed_;  // by any Update
+  absl::CondVar changed_;  // by any Update and UpdateQuietly, and when it ends
   SessionClock clock_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
   absl::Status trouble_ ABSL_GUARDED_BY(mutex_);  // the last one; OK: the connection is up
 
  private:
-  void Apply(absl::FunctionRef<void()> change, bool wake_call);
+  struct Wakes {
+    bool call = true, waiters = true;
+  };
+  void Apply(absl::FunctionRef<void()> change, Wakes wakes);
 
   absl::Time Tick(absl::Time now) override;
   bool WantsConnection(absl::Time now) override;

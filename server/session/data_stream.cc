@@ -3,6 +3,7 @@
 #include "server/session/data_stream.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "server/session/errors.h"
@@ -59,8 +60,10 @@ void DataStream::SayDone(int64_t pass, bool finished) {
 bool DataStream::SetFloor(int64_t floor) {
   if (!window_.SetFloor(floor)) return false;
   states_.SetFloor(floor);
-  for (const LoaderSeat& seat : seats_) {
+  for (LoaderSeat& seat : seats_) {
+    if (seat.peer == 0) continue;
     outbox_.Say(seat.peer, Released{name_, pass_, epoch_, floor});
+    seat.hello.released = floor;
   }
   return true;
 }
@@ -83,6 +86,13 @@ bool DataStream::Grant() {
 void DataStream::SayCredit(const Step& step) {
   outbox_.Say(seats_[OwnerOf(step.step)].peer,
               LoaderCredit{At(step.step), epoch_, max_step_bytes_});
+}
+
+bool DataStream::TakeBackShared(int64_t generation) {
+  std::set<int64_t> owners;
+  while (const StepPtr step = window_.TakeBackShared()) owners.insert(OwnerOf(step->step));
+  for (const int64_t loader : owners) SayPosition(loader, generation);
+  return !owners.empty();
 }
 
 // --- the end

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,8 +24,8 @@ struct LoaderSeat {
   PeerId peer = 0;      // 0: no connection
   int64_t incarnation = 0;
   absl::Time heard;
-  LoaderStream hello;
-  int64_t generation_seen = 0;
+  LoaderStream hello;                   // as it would say it now
+  int64_t generation_seen = 0;          // likewise
   std::optional<int64_t> declared_end;  // in this epoch
 };
 
@@ -58,6 +59,8 @@ class DataStream {
   // Of memory of a step. False: the guarantee does not fit the budget.
   bool SetStepBytes(int64_t max_step_bytes);
   int64_t max_step_bytes() const { return max_step_bytes_; }
+  // How many loaders it has is known before they come, and does not change.
+  void DeclareLoaders(int64_t num_loaders);
   static int64_t GuaranteeOf(const DeliveryOptions& options, int64_t max_step_bytes) {
     return (options.replay_steps + 2) * max_step_bytes;
   }
@@ -85,6 +88,10 @@ class DataStream {
   int64_t num_loaders() const { return static_cast<int64_t>(seats_.size()); }  // 0: not known
   const std::vector<LoaderSeat>& seats() const { return seats_; }
   bool all_loaders_there() const;  // all have said hello
+  // No loader has been told of a position before, on whichever server.
+  bool all_loaders_fresh() const;
+  // Nobody is connected for it, and nothing holds memory of it.
+  bool idle() const;
 
   // Whether this loader may take its seat; nothing changes.
   absl::Status CheckHello(const LoaderHello& hello) const;
@@ -105,6 +112,16 @@ class DataStream {
 
   // Not OK: what the call ends with, and the generation fails with.
   absl::Status DeclareEnd(PeerId peer, int64_t loader, const EndOfStream& end);
+
+  // Takes back credits beyond the guarantee, the last first, as far as nothing has come for them.
+  // False: there are none. Precondition: positioned.
+  bool TakeBackShared(int64_t generation);
+
+  // Batches that came again as other ones, in another epoch; what is to be said of the last one,
+  // and whether that is the first of its epoch, which is asked once.
+  int64_t digest_changes() const { return digest_changes_; }
+  const std::string& notice() const { return notice_; }
+  bool TakeNews() { return std::exchange(has_news_, false); }
 
  private:
   int64_t OwnerOf(int64_t step) const { return step % num_loaders(); }
@@ -137,6 +154,11 @@ class DataStream {
   std::vector<LoaderSeat> seats_;
   std::optional<int64_t> lowest_end_;  // that a loader has declared
   std::optional<int64_t> end_step_;    // that all have
+  bool loaders_declared_ = false;
+  int64_t digest_changes_ = 0;
+  int64_t noticed_epoch_ = -1;
+  std::string notice_;
+  bool has_news_ = false;
 };
 
 }  // namespace cpshard

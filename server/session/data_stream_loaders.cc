@@ -12,6 +12,25 @@ bool DataStream::all_loaders_there() const {
          std::none_of(seats_.begin(), seats_.end(), [](const LoaderSeat& s) { return s.awaited; });
 }
 
+bool DataStream::all_loaders_fresh() const {
+  for (int64_t loader = 0; loader < num_loaders(); ++loader) {
+    const LoaderStream& hello = seats_[loader].hello;
+    if (hello.pass > 0 || hello.released > 0 || hello.held_from > loader) return false;
+  }
+  return true;
+}
+
+bool DataStream::idle() const {
+  return window_.account().used == 0 &&
+         std::none_of(seats_.begin(), seats_.end(),
+                      [](const LoaderSeat& s) { return s.peer != 0; });
+}
+
+void DataStream::DeclareLoaders(int64_t num_loaders) {
+  seats_.assign(num_loaders, {});
+  loaders_declared_ = true;
+}
+
 void DataStream::AwaitAbsentLoaders() {
   for (LoaderSeat& seat : seats_) seat.awaited |= seat.peer == 0;
 }
@@ -21,7 +40,8 @@ absl::Status DataStream::CheckHello(const LoaderHello& hello) const {
     // A job that starts anew may have another number; one that goes on may not.
     const bool anybody = positioned_ || std::any_of(seats_.begin(), seats_.end(),
                                                     [](const auto& s) { return s.peer != 0; });
-    return anybody ? LoadersDiffer(name_, hello.num_loaders, num_loaders()) : absl::OkStatus();
+    return anybody || loaders_declared_ ? LoadersDiffer(name_, hello.num_loaders, num_loaders())
+                                        : absl::OkStatus();
   }
   if (num_loaders() == 0) return absl::OkStatus();
   const LoaderSeat& seat = seats_[hello.loader];
@@ -58,7 +78,7 @@ void DataStream::LoaderGone(int64_t loader, PeerId peer, absl::Time now) {
 }
 
 void DataStream::SayPosition(int64_t loader, int64_t generation) {
-  const LoaderSeat& seat = seats_[loader];
+  LoaderSeat& seat = seats_[loader];
   if (seat.peer == 0) return;
   Position position;
   position.generation = generation;
@@ -81,6 +101,10 @@ void DataStream::SayPosition(int64_t loader, int64_t generation) {
   position.state = states_.Below(loader, step);
   position.released = window_.floor();
   outbox_.Say(seat.peer, std::move(position));
+  // What it would say in a hello.
+  seat.generation_seen = std::max(seat.generation_seen, generation);
+  seat.hello.pass = pass_;
+  seat.hello.released = window_.floor();
   for (; step < window_.granted_end(); step += count) {
     const StepPtr there = window_.Find(step);
     if (!there->complete) {

@@ -24,7 +24,14 @@ void DataStream::SayAck(PeerId peer, const PushHead& head, absl::Status status) 
 void DataStream::Remember(const PushHead& head, uint64_t digest) {
   const auto before = digests_.Find(head.at.step, head.microbatch);
   if (before && before->digest != digest && before->epoch != epoch_) {
-    ++outbox_.counters.digest_changes;  // of another epoch: the data may have changed since
+    // Of another epoch: the data may have changed since.
+    ++outbox_.counters.digest_changes;
+    ++digest_changes_;
+    has_news_ |= std::exchange(noticed_epoch_, epoch_) != epoch_;
+    notice_ = absl::StrCat(Name(head.at), " microbatch ", head.microbatch, " had digest ",
+                           before->digest, " and came again with ", digest,
+                           " after the data stream was sought: has the data changed, or does its "
+                           "loader not make a step anew as it was?");
   }
   digests_.Put(head.at.step, head.microbatch, {digest, epoch_});
 }
@@ -92,8 +99,9 @@ std::optional<absl::Status> DataStream::JudgePush(int64_t loader, const PushHead
     return wrong("it is said to be the last one, but microbatch ", known - 1, " is here");
   }
   if (there->bytes() + bytes > max_step_bytes_) {
-    return wrong("its ", bytes, " bytes and the ", there->bytes(),
-                 " of the step's other microbatches are over max_step_bytes ", max_step_bytes_);
+    return wrong("its ", bytes, " bytes of memory and the ", there->bytes(),
+                 " of the step's other microbatches are over the ", max_step_bytes_,
+                 " that go with max_step_bytes ", options_.told_bytes(max_step_bytes_));
   }
   if (head.digest) return Compare(head, *head.digest, failure);
   return std::nullopt;
@@ -184,7 +192,8 @@ absl::Status DataStream::Land(const PushTicket& ticket, Microbatch& microbatch, 
     return absl::InvalidArgumentError(
         absl::StrCat(Name(head.at), " microbatch ", head.microbatch, " takes ", batch.bytes,
                      " bytes of memory with what is made of it, the step's other microbatches ",
-                     step.bytes(), ": over max_step_bytes ", step.charged));
+                     step.bytes(), ": over the ", step.charged, " that go with max_step_bytes ",
+                     options_.told_bytes(step.charged)));
   }
   Remember(head, batch.digest);
   microbatch.landed = true;

@@ -27,18 +27,31 @@ struct LoaderCall {
 class Delivery::Impl {
  public:
   explicit Impl(DeliveryOptions options)
-      : options_(std::move(options)), budget_(options_.budget_bytes, options_.rules) {}
+      : options_(std::move(options)), budget_(options_.budget_bytes, options_.rules) {
+    for (const DeclaredGroup& group : options_.groups) NewGroup(group.group).Declare(group);
+  }
 
   ~Impl() { pins_.clear(); }
 
-  // The group, made if there is none. nullptr: there are too many.
-  Group* Make(const std::string& name) {
-    if (Group* group = Find(name)) return group;
-    if (static_cast<int64_t>(groups_.size()) >= options_.max_groups && !DropEnded()) return nullptr;
+  static bool IsParked(const Group& group) { return !group.opened() && !group.declared(); }
+
+  // The group, made if there is none. nullptr: there are too many. Those that are parked - only
+  // loaders have named them - keep nobody from opening one.
+  Group* Make(const std::string& name, bool parks) {
+    Group* const there = Find(name);
+    if (there != nullptr && (parks || !IsParked(*there))) return there;
+    const auto like_it = std::count_if(groups_.begin(), groups_.end(), [&](const auto& entry) {
+      return IsParked(*entry.second) == parks;
+    });
+    if (like_it >= options_.max_groups && !DropIdle(parks)) return nullptr;
+    return there != nullptr ? there : &NewGroup(name);
+  }
+
+  Group& NewGroup(const std::string& name) {
     auto& group = groups_[name];
     group = std::make_unique<Group>(name, options_, budget_, outbox_, jobs_);
     group->draining = draining_;
-    return group.get();
+    return *group;
   }
 
   Group* Find(const std::string& name) {
@@ -48,9 +61,11 @@ class Delivery::Impl {
 
   // Room for another one: what has ended is kept only so that it is not begun again, what only
   // loaders have named only while they are there.
-  bool DropEnded() {
+  bool DropIdle(bool parked) {
     for (auto it = groups_.begin(); it != groups_.end(); ++it) {
-      const bool idle = it->second->ended() || it->second->abandoned() || !it->second->opened();
+      const Group& group = *it->second;
+      if (group.declared() || IsParked(group) != parked) continue;
+      const bool idle = group.ended() || group.abandoned() || parked;
       if (!idle || HasCalls(it->first)) continue;
       deficits_.erase(it->first);
       hungry_.erase(it->first);
@@ -91,8 +106,32 @@ class Delivery::Impl {
     }
   }
 
-  void Grant(Group& group) {
+  // Groups of a job that run together have to name one number of them.
+  absl::Status CheckJob(const OpenSession& open) const {
+    if (open.job.empty()) return absl::OkStatus();
+    for (const auto& [name, other] : groups_) {
+      if (name == open.group || !other->HasReaders() || other->ended()) continue;
+      const SessionTerms& terms = *other->terms();
+      if (terms.job != open.job || terms.job_groups == open.job_groups) continue;
+      return JobGroupsDiffer(open.job, open.group, open.job_groups, name, terms.job_groups);
+    }
+    return absl::OkStatus();
+  }
+
+  // What is guaranteed comes before credits of shared room that nothing has come for yet.
+  void GrantGuaranteed(Group& group) {
     group.GrantGuaranteed();
+    if (!options_.rules.guarantee_room || !group.LacksGuaranteed()) return;
+    for (auto& [name, other] : groups_) {
+      if (!other->TakeBackShared()) continue;
+      if (other->WantsGrant()) hungry_.insert(name);
+      group.GrantGuaranteed();
+      if (!group.LacksGuaranteed()) return;
+    }
+  }
+
+  void Grant(Group& group) {
+    GrantGuaranteed(group);
     const bool came = group.WantsGrant() ? hungry_.insert(group.name()).second
                                          : (hungry_.erase(group.name()), false);
     if (hungry_.empty() || (!came && budget_.freed() == tried_at_)) return;
@@ -172,8 +211,9 @@ Delivery::~Delivery() = default;
 
 absl::StatusOr<OpenedSession> Delivery::Open(const OpenSession& open, absl::Time now) {
   if (impl_->draining_) return Draining();
+  CPSHARD_RETURN_IF_ERROR(impl_->CheckJob(open));
   const bool is_new = impl_->Find(open.group) == nullptr;
-  Group* group = impl_->Make(open.group);
+  Group* group = impl_->Make(open.group, /*parks=*/false);
   if (group == nullptr) {
     return TooMany(absl::StrCat("group ", open.group, ": this server has ",
                                 impl_->options_.max_groups,
@@ -254,10 +294,11 @@ absl::Status Delivery::Hello(PeerId peer, const LoaderHello& hello, absl::Time n
   }
   if (impl_->draining_) return Draining();
   const bool is_new = impl_->Find(hello.group) == nullptr;
-  Group* group = impl_->Make(hello.group);
+  Group* group = impl_->Make(hello.group, /*parks=*/true);
   if (group == nullptr) {
-    return TooMany(absl::StrCat("group ", hello.group, ": this server has ", options.max_groups,
-                                " groups already, the most that it may (max_groups)"));
+    return TooMany(absl::StrCat("group ", hello.group, ": loaders wait for ", options.max_groups,
+                                " groups already that nobody has opened, the most that they may "
+                                "(max_groups)"));
   }
   if (absl::Status status = group->Hello(peer, hello, now); !status.ok()) {
     if (is_new) impl_->groups_.erase(hello.group);
@@ -319,6 +360,12 @@ void Delivery::Drain(absl::Time) {
   impl_->draining_ = true;
   for (auto& [name, group] : impl_->groups_) group->draining = true;
   for (const auto& [peer, loader] : impl_->loaders_) impl_->outbox_.Say(peer, DrainNotice{});
+}
+
+bool Delivery::HasMore(PeerId peer) const {
+  const auto it = impl_->readers_.find(peer);
+  return it != impl_->readers_.end() &&
+         impl_->Find(it->second.terms->group)->HasMore(it->second.reader);
 }
 
 void Delivery::Tick(absl::Time now) {

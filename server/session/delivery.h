@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "proto/config.h"
 #include "proto/session_messages.h"
 #include "proto/session_views.h"
 #include "server/session/rules.h"
@@ -36,14 +37,19 @@ struct DeliveryOptions {
   int64_t budget_bytes = int64_t{4} << 30;  // of all groups; never exceeded
   int64_t replay_steps = 1;                 // committed steps that stay, at least 1
   int64_t ahead_steps = 8;                  // beyond them; at least a reader's prefetch + 1
-  int64_t max_groups = 64;                  // those that only loaders have named included
+  int64_t max_groups = 64;                  // and as many that only loaders have named
   int64_t max_streams = 16;                 // data streams of a group
   int64_t max_ranks = 4096;                 // readers of a group
   int64_t max_loaders = 256;                // of a data stream
   int64_t max_microbatches = 1024;          // of a step
-  int64_t max_wants = 64;                   // of a reader, unanswered
+  int64_t max_wants = kMaxWants;            // of a reader, unanswered
   absl::Duration rank_timeout = absl::Seconds(120);  // a reader without a connection has left then
   DeliveryRules rules;
+  // Known from the start: their loaders' pushes are taken before anybody has opened them. All that
+  // they are guaranteed fits the budget; max_step_bytes is memory.
+  std::vector<DeclaredGroup> groups;
+  // What max_step_bytes of so much memory is called in texts and views.
+  int64_t (*told_bytes)(int64_t memory) = [](int64_t memory) { return memory; };
 };
 
 // A call of a peer on this server: chosen by the caller, never 0, never used again.
@@ -68,7 +74,7 @@ struct LandedBatch {
 // What the readers of a generation agreed on.
 struct SessionTerms {
   std::string group;
-  int64_t generation = 0;
+  int64_t generation = 0;  // 0: nobody has opened yet, this is what the configuration declares
   std::string attempt;
   int64_t cp_size = 1;
   int64_t readers_per_rank = 1;
@@ -119,6 +125,7 @@ struct Output {
 // For the log: somebody has to look at it.
 struct Alert {
   std::string code, group, text;
+  bool is_notice = false;  // ... or may: everything goes on
 };
 
 // What is to be done with a batch that a loader begins to push.
@@ -187,6 +194,9 @@ class Delivery {
 
   // No new sessions and credits; complete steps are still delivered.
   void Drain(absl::Time now);
+
+  // Whether there is a complete step that the reader of this call has not been sent.
+  bool HasMore(PeerId peer) const;
 
   // What time alone brings: deadlines of Wants, readers that have left.
   void Tick(absl::Time now);

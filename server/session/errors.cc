@@ -68,6 +68,27 @@ absl::Status TermsDiffer(absl::string_view group, int64_t generation, absl::stri
        {"theirs", std::string(theirs)}});
 }
 
+absl::Status DeclarationDiffers(absl::string_view group, absl::string_view field,
+                                absl::string_view yours, absl::string_view declared) {
+  return Refuse(absl::FailedPreconditionError(absl::StrCat(
+                    "group ", group, " is declared in the server's configuration with ", field, " ",
+                    declared, ", not ", yours, ": correct the one or the other")),
+                "TERMS_DIFFER",
+                {{"field", std::string(field)},
+                 {"yours", std::string(yours)},
+                 {"theirs", std::string(declared)}});
+}
+
+absl::Status JobGroupsDiffer(absl::string_view job, absl::string_view group, int64_t yours,
+                             absl::string_view other, int64_t theirs) {
+  return Refuse(absl::FailedPreconditionError(
+                    absl::StrCat("group ", group, " says that job ", job, " has ", yours,
+                                 " groups here, group ", other, ", which is running, says ", theirs,
+                                 ": all groups of a job have to name the same job_groups")),
+                "TERMS_DIFFER",
+                {{"field", "job_groups"}, {"yours", Str(yours)}, {"theirs", Str(theirs)}});
+}
+
 absl::Status LoadersDiffer(absl::string_view stream, int64_t yours, int64_t theirs) {
   return Refuse(absl::FailedPreconditionError(absl::StrCat(
                     "data stream ", stream, " has ", theirs, " loaders, not ", yours,

@@ -19,6 +19,10 @@ absl::Status Replaced(absl::string_view who);
 absl::Status Zombie(absl::string_view who, const StepAddress& next, int64_t floor);
 absl::Status TermsDiffer(absl::string_view group, int64_t generation, absl::string_view field,
                          absl::string_view yours, absl::string_view theirs);
+absl::Status DeclarationDiffers(absl::string_view group, absl::string_view field,
+                                absl::string_view yours, absl::string_view declared);
+absl::Status JobGroupsDiffer(absl::string_view job, absl::string_view group, int64_t yours,
+                             absl::string_view other, int64_t theirs);
 absl::Status LoadersDiffer(absl::string_view stream, int64_t yours, int64_t theirs);
 absl::Status EndsDiffer(absl::string_view stream, int64_t loader, int64_t yours, int64_t other,
                         int64_t theirs);

@@ -26,6 +26,11 @@ struct Standing {
   int64_t received = -1;  // likewise
   int64_t delivered = -1;
   std::optional<ResumeState> resume;  // of opened_at - 1, until there is a position
+  // Of the step that was delivered in part last.
+  struct Begun {
+    int64_t step = -1, epoch = 0;
+    int64_t next = 0;  // microbatch
+  } begun;
 };
 
 struct Reader {
@@ -38,6 +43,8 @@ struct Reader {
   bool left = false;  // away for too long
   int64_t wants = 0;
   std::map<std::string, Standing> standings;  // by data stream
+  StallTime stall;                            // of its process, as its commits said ...
+  int64_t elapsed_us = 0;                     // ... in so much time
 };
 
 // A call that carries a reader's requests.
@@ -74,12 +81,21 @@ class Group {
   ~Group();
 
   const std::string& name() const { return name_; }
-  bool opened() const { return terms_ != nullptr; }
+  // By readers: a group that is declared alone has terms, of generation 0.
+  bool opened() const { return terms_ != nullptr && terms_->generation > 0; }
+  bool declared() const { return declared_.has_value(); }
+  // Somebody of its present generation is connected to read.
+  bool HasReaders() const;
+  // There is a complete step that this one has not been sent.
+  bool HasMore(const std::string& reader) const;
   bool ended() const { return ended_; }
   // Nobody is there, and nobody waits to close.
   bool abandoned() const { return abandoned_ && closing_.empty(); }
   const std::shared_ptr<const SessionTerms>& terms() const { return terms_; }
   bool draining = false;
+
+  // As the configuration has it. Precondition: nothing has happened yet; its guarantees fit.
+  void Declare(const DeclaredGroup& declared);
 
   // --- readers (group_open.cc, group_readers.cc)
 
@@ -112,6 +128,10 @@ class Group {
   void GrantGuaranteed();
   bool GrantShared();
   bool WantsGrant() const;
+  // A guaranteed credit is wanted, and was not to be had.
+  bool LacksGuaranteed() const;
+  // Takes back credits of shared room that nothing has come for. False: there are none.
+  bool TakeBackShared();
   // Serves what waits: other groups of the job have moved.
   void ServeAll();
   bool WaitsForJob() const { return terms_ != nullptr && terms_->job_groups > 1; }
@@ -136,6 +156,7 @@ class Group {
 
   // group_open.cc
   absl::Status CheckOpen(const OpenSession& open) const;
+  absl::Status CheckDeclared(const OpenSession& open) const;
   absl::Status CheckTerms(const OpenSession& open) const;
   absl::Status CheckSeat(const OpenSession& open) const;
   absl::Status CheckStandings(const OpenSession& open) const;
@@ -145,7 +166,9 @@ class Group {
   void Seat(const OpenSession& open, absl::Time now);
 
   // group_loaders.cc
-  void LearnGeneration(int64_t generation);
+  void LearnGeneration(absl::Time now);
+  void PruneStreams();
+  void Prefetch();
   void DropZombies(const Named& named, const LoaderStream& told);
 
   // group_position.cc
@@ -208,8 +231,10 @@ class Group {
   std::map<PeerId, std::string> closing_;  // CloseSession calls that wait
   absl::Status failure_;
   bool ended_ = false;
-  bool abandoned_ = false;  // its readers have left, and their room is given away
-  int64_t generation_seen_ = 0;
+  bool abandoned_ = false;                 // its readers have left, and their room is given away
+  int64_t generation_seen_ = 0;            // the highest that a loader has been told of
+  std::optional<DeclaredGroup> declared_;  // in the configuration
+  std::map<PeerId, std::string> calls_;    // GetShard calls, by whose reader
   absl::Time seated_at_ = absl::InfinitePast();  // the last reader that opened
   absl::Time next_tick_ = absl::InfiniteFuture();
   std::vector<Delivered> delivered_;

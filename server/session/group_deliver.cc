@@ -124,9 +124,12 @@ void Group::Deliver(Named& named, Waiter& waiter, Step& step, int64_t microbatch
   delivered_.push_back(
       {waiter.call.peer, microbatch, stream.window().Find(step.step), stream.name()});
   // Of a step that was not delivered to its end nothing can be committed.
-  if (Reader* reader = FindReader(waiter.call.reader); reader != nullptr && head.last) {
+  if (Reader* reader = FindReader(waiter.call.reader)) {
     Standing& standing = reader->standings.at(stream.name());
-    standing.delivered = std::max(standing.delivered, step.step);
+    if (head.last) standing.delivered = std::max(standing.delivered, step.step);
+    if (!head.last && !waiter.want.microbatch && waiter.call.lasting) {
+      standing.begun = {step.step, stream.epoch(), microbatch + 1};
+    }
   }
   ++outbox_.counters.delivered;
   outbox_.Say(waiter.call.peer, std::move(deliver));
@@ -169,6 +172,7 @@ void Group::AnswerAll(const std::string& reader, const absl::Status& status) {
 
 void Group::Tick(absl::Time now) {
   next_tick_ = absl::InfiniteFuture();
+  if (opened() && generation_seen_ > terms_->generation) LearnGeneration(now);
   bool somebody_left = false;
   for (auto& [name, reader] : readers_) {
     if (reader.peer != 0 || reader.closed || reader.left || ended_) continue;
@@ -213,6 +217,24 @@ bool Group::WantsGrant() const {
   return !draining && std::any_of(streams_.begin(), streams_.end(), [](const auto& entry) {
     return entry.second.stream->WantsGrant();
   });
+}
+
+bool Group::LacksGuaranteed() const {
+  return !draining && std::any_of(streams_.begin(), streams_.end(), [](const auto& entry) {
+    const DataStream& stream = *entry.second.stream;
+    const Account& account = stream.window().account();
+    return account.used + stream.max_step_bytes() <= account.guarantee && stream.WantsGrant();
+  });
+}
+
+bool Group::TakeBackShared() {
+  bool any = false;
+  for (auto& [name, named] : streams_) {
+    if (named.stream->positioned()) {
+      any |= named.stream->TakeBackShared(opened() ? terms_->generation : generation_seen_);
+    }
+  }
+  return any;
 }
 
 bool Group::GrantShared() {

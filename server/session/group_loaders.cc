@@ -1,4 +1,5 @@
 // What loaders bring.
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace cpshard {
 absl::Status Group::Hello(PeerId peer, const LoaderHello& hello, absl::Time now) {
   for (const LoaderStream& asked : hello.streams) {
     const Named* named = Find(asked.name);
+    if (named == nullptr && declared()) return UnknownStream(name_, asked.name);
     if (named == nullptr) {
       if (static_cast<int64_t>(streams_.size()) < 2 * options_.max_streams) continue;
       return TooMany(
@@ -19,31 +21,47 @@ absl::Status Group::Hello(PeerId peer, const LoaderHello& hello, absl::Time now)
     }
     CPSHARD_RETURN_IF_ERROR(named->stream->CheckHello(hello));
   }
-  if (hello.generation_seen > generation_seen_) LearnGeneration(hello.generation_seen);
   std::set<PeerId> replaced;
   for (const LoaderStream& asked : hello.streams) {
-    Named& named = Make(asked.name);
-    DataStream& stream = *named.stream;
+    DataStream& stream = *Make(asked.name).stream;
     if (hello.num_loaders == stream.num_loaders()) {
       const PeerId old = stream.seats()[hello.loader].peer;
       if (old != 0 && old != peer) replaced.insert(old);
     } else {
-      named.sought = false;  // its window goes with the loaders that filled it
+      Find(asked.name)->sought = false;  // its window goes with the loaders that filled it
     }
     stream.TakeSeat(peer, hello, asked, now);
+  }
+  LearnGeneration(now);
+  for (const LoaderStream& asked : hello.streams) {
+    Named& named = *Find(asked.name);
+    DataStream& stream = *named.stream;
     if (opened() && hello.generation_seen == terms_->generation) DropZombies(named, asked);
     // One that was started for the next generation, before its readers, waits for them.
     const bool of_next = opened() && hello.generation_seen > terms_->generation;
     if (named.over && !of_next) {
       outbox_.Say(peer, PassDone{asked.name, stream.pass(), /*finished=*/true});
     } else if (stream.positioned()) {
-      stream.SayPosition(hello.loader, terms_->generation);
+      stream.SayPosition(hello.loader, opened() ? terms_->generation : generation_seen_);
     }
   }
   const std::string who = absl::StrCat("loader ", hello.loader, " of group ", name_);
   for (const PeerId old : replaced) outbox_.Say(old, EndCall{Replaced(who)});
+  Prefetch();
   Settle();
   return absl::OkStatus();
+}
+
+// A declared group that nobody has opened begins at step 0 as soon as its loaders are there. Not
+// one that has been under way, on a server before this one: its readers know where it is.
+void Group::Prefetch() {
+  if (!declared() || opened() || !failure_.ok()) return;
+  for (auto& [name, named] : streams_) {
+    DataStream& stream = *named.stream;
+    if (named.sought || !stream.all_loaders_there() || !stream.all_loaders_fresh()) continue;
+    stream.Seek(0, {}, generation_seen_);
+    named.sought = true;
+  }
 }
 
 // Readers that opened before a loader could tell that their next step is gone.
@@ -67,12 +85,30 @@ void Group::DropZombies(const Named& named, const LoaderStream& told) {
 }
 
 // A loader has seen it elsewhere. Of readers of an earlier one, that were here first, there is
-// nothing to wait for.
-void Group::LearnGeneration(int64_t generation) {
-  generation_seen_ = generation;
-  if (!opened() || terms_->generation >= generation) return;
+// nothing to wait for. It counts while the loader that says so has the seat, and for rank_timeout
+// without a connection: one that was mistaken is corrected by its replacement.
+void Group::LearnGeneration(absl::Time now) {
+  const int64_t before = std::exchange(generation_seen_, 0);
+  for (const auto& [name, named] : streams_) {
+    for (const LoaderSeat& seat : named.stream->seats()) {
+      const absl::Time forgotten = seat.heard + options_.rank_timeout;
+      if (!seat.known || (seat.peer == 0 && forgotten <= now)) continue;
+      generation_seen_ = std::max(generation_seen_, seat.generation_seen);
+      const bool matters = opened() && seat.generation_seen > terms_->generation;
+      if (matters && seat.peer == 0) next_tick_ = std::min(next_tick_, forgotten);
+    }
+  }
+  if (!opened() || terms_->generation >= generation_seen_ || before >= generation_seen_) return;
   for (auto& [name, named] : streams_) named.stream->Suspend();
-  Fence(generation);
+  Fence(generation_seen_);
+}
+
+// Data streams of earlier generations that nobody loads any more.
+void Group::PruneStreams() {
+  if (!opened()) return;
+  std::erase_if(streams_, [](const auto& entry) {
+    return !entry.second.in_terms && entry.second.stream->idle();
+  });
 }
 
 std::optional<PushTicket> Group::BeginPush(PeerId peer, int64_t loader, const PushHead& head,
@@ -88,8 +124,12 @@ std::optional<PushTicket> Group::BeginPush(PeerId peer, int64_t loader, const Pu
 
 void Group::EndPush(const PushTicket& ticket, absl::StatusOr<LandedBatch> landed) {
   Named* named = Find(ticket.head.at.stream);
+  if (named == nullptr) return;  // pruned: it held no memory
   absl::Status failure;
   const bool moved = named->stream->EndPush(ticket, std::move(landed), &failure);
+  if (named->stream->TakeNews()) {
+    outbox_.alerts.push_back({"DIGEST_CHANGED", name_, named->stream->notice(), true});
+  }
   if (!failure.ok()) return Fail(failure);
   if (!moved) return;
   if (WaitsForJob()) Announce(*named);
@@ -133,6 +173,8 @@ void Group::LoaderGone(int64_t loader, PeerId peer, absl::Time now) {
   for (auto& [name, named] : streams_) {
     if (loader < named.stream->num_loaders()) named.stream->LoaderGone(loader, peer, now);
   }
+  LearnGeneration(now);  // for when it is forgotten
+  PruneStreams();
 }
 
 }  // namespace cpshard

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/plan/status_macros.h"
 #include "server/session/errors.h"
 #include "server/session/group.h"
@@ -38,6 +39,21 @@ absl::Status CheckResume(const ReaderStream& stream) {
 
 }  // namespace
 
+void Group::Declare(const DeclaredGroup& declared) {
+  declared_ = declared;
+  terms_ = std::make_shared<const SessionTerms>(SessionTerms{.group = name_,
+                                                             .cp_size = declared.cp_size,
+                                                             .options = declared.options,
+                                                             .fingerprint = declared.fingerprint});
+  for (const DeclaredStream& stream : declared.streams) {
+    Named& named = Make(stream.name);
+    named.in_terms = true;
+    named.max_step_bytes = stream.max_step_bytes;
+    named.stream->DeclareLoaders(stream.num_loaders);
+    (void)named.stream->SetStepBytes(stream.max_step_bytes);
+  }
+}
+
 absl::StatusOr<OpenedSession> Group::Open(const OpenSession& open, absl::Time now) {
   CPSHARD_RETURN_IF_ERROR(CheckOpen(open));
   if (!opened() || open.generation > terms_->generation) BeginGeneration(open);
@@ -55,7 +71,8 @@ absl::StatusOr<OpenedSession> Group::Open(const OpenSession& open, absl::Time no
     if (!named.stream->positioned() || stream.pass != asked.pass) continue;
     const Window& window = named.stream->window();
     stream.floor = window.floor();
-    if (asked.next_step >= window.floor() && asked.next_step <= window.frontier()) {
+    const bool known = asked.next_step >= window.floor() && asked.next_step <= window.frontier();
+    if (known && !asked.resume) {  // what the reader has brought it need not be told
       stream.resume = named.stream->states().At(asked.next_step - 1, named.stream->num_loaders());
     }
   }
@@ -95,6 +112,7 @@ absl::Status Group::CheckOpen(const OpenSession& open) const {
     }
     CPSHARD_RETURN_IF_ERROR(CheckResume(stream));
   }
+  if (declared()) CPSHARD_RETURN_IF_ERROR(CheckDeclared(open));
   if (!opened() || open.generation > terms_->generation) {
     CPSHARD_RETURN_IF_ERROR(CheckRoom(open));
     return CheckStandings(open);
@@ -108,6 +126,37 @@ absl::Status Group::CheckOpen(const OpenSession& open) const {
   CPSHARD_RETURN_IF_ERROR(CheckSeat(open));
   if (abandoned_) CPSHARD_RETURN_IF_ERROR(CheckRoom(open));
   return CheckStandings(open);
+}
+
+// What the configuration has fixed for all generations.
+absl::Status Group::CheckDeclared(const OpenSession& open) const {
+  const auto differ = [&](absl::string_view field, const auto& yours, const auto& theirs) {
+    return yours == theirs ? absl::OkStatus()
+                           : DeclarationDiffers(name_, field, Printed(absl::StrCat(yours)),
+                                                Printed(absl::StrCat(theirs)));
+  };
+  CPSHARD_RETURN_IF_ERROR(differ("cp_size", open.cp_size, declared_->cp_size));
+  CPSHARD_RETURN_IF_ERROR(differ("options", open.options, declared_->options));
+  if (!declared_->fingerprint.empty()) {
+    CPSHARD_RETURN_IF_ERROR(differ("fingerprint", open.fingerprint, declared_->fingerprint));
+  }
+  std::map<std::string, int64_t> yours, theirs;
+  for (const ReaderStream& stream : open.streams) yours[stream.name] = stream.max_step_bytes;
+  for (const DeclaredStream& stream : declared_->streams) {
+    theirs[stream.name] = stream.max_step_bytes;
+  }
+  const auto names = [](const std::map<std::string, int64_t>& streams) {
+    return absl::StrJoin(streams, ", ", [](std::string* out, const auto& stream) {
+      absl::StrAppend(out, stream.first);
+    });
+  };
+  CPSHARD_RETURN_IF_ERROR(differ("data streams", names(yours), names(theirs)));
+  for (const auto& [stream, bytes] : yours) {
+    CPSHARD_RETURN_IF_ERROR(differ(absl::StrCat("max_step_bytes of ", stream),
+                                   options_.told_bytes(bytes),
+                                   options_.told_bytes(theirs.at(stream))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Group::CheckTerms(const OpenSession& open) const {
@@ -141,7 +190,8 @@ absl::Status Group::CheckTerms(const OpenSession& open) const {
     const auto it = streams_.find(stream.name);
     if (it == streams_.end() || !it->second.in_terms) return UnknownStream(name_, stream.name);
     CPSHARD_RETURN_IF_ERROR(differ(absl::StrCat("max_step_bytes of ", stream.name),
-                                   stream.max_step_bytes, it->second.max_step_bytes));
+                                   options_.told_bytes(stream.max_step_bytes),
+                                   options_.told_bytes(it->second.max_step_bytes)));
   }
   return absl::OkStatus();
 }
@@ -214,8 +264,9 @@ absl::Status Group::CheckRoom(const OpenSession& open) const {
   int64_t wanted = 0, has = 0;
   for (const ReaderStream& stream : open.streams) {
     if (stream.max_step_bytes > budget_.total()) {
-      return NoRoom(absl::StrCat("a step of data stream ", stream.name), stream.max_step_bytes,
-                    budget_.total(), true);
+      return NoRoom(absl::StrCat("a step of data stream ", stream.name, ", of max_step_bytes ",
+                                 options_.told_bytes(stream.max_step_bytes), ","),
+                    stream.max_step_bytes, budget_.total(), true);
     }
     wanted += DataStream::GuaranteeOf(options_, stream.max_step_bytes);
   }
@@ -239,11 +290,13 @@ void Group::Fence(int64_t generation) {
     named.waiters.clear();
   }
   for (const auto& [name, reader] : readers_) outbox_.Say(reader.peer, EndCall{status});
+  for (const auto& [peer, reader] : std::exchange(calls_, {})) outbox_.Say(peer, EndCall{status});
 }
 
 void Group::BeginGeneration(const OpenSession& open) {
-  const bool keeps =
-      opened() && failure_.ok() && !ended_ && open.fingerprint == terms_->fingerprint;
+  const bool same_data =
+      opened() ? open.fingerprint == terms_->fingerprint : declared();  // CheckDeclared
+  const bool keeps = same_data && failure_.ok() && !ended_;
   if (opened()) Fence(open.generation);
   readers_.clear();
   LeaveJob();
@@ -278,6 +331,7 @@ void Group::BeginGeneration(const OpenSession& open) {
     if (named.sought) named.stream->BeginPass(named.stream->pass());
     named.sought = false;
   }
+  PruneStreams();
 }
 
 void Group::Seat(const OpenSession& open, absl::Time now) {
@@ -288,6 +342,12 @@ void Group::Seat(const OpenSession& open, absl::Time now) {
                          reader.incarnation, open.incarnation);
     AnswerAll(open.reader, stale);
     outbox_.Say(std::exchange(reader.peer, 0), EndCall{stale});
+    std::erase_if(calls_, [&](const auto& call) {
+      if (call.second == open.reader) outbox_.Say(call.first, EndCall{stale});
+      return call.second == open.reader;
+    });
+    reader.stall = {};
+    reader.elapsed_us = 0;
   }
   // A process that closes, and whose connection broke meanwhile, still closes.
   const bool closes = open.incarnation == reader.incarnation &&

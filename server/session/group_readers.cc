@@ -4,10 +4,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
+#include "proto/session_checks.h"
 #include "server/session/errors.h"
 #include "server/session/group.h"
 
 namespace cpshard {
+namespace {
+
+// Parts are checked one by one, and their sums stay numbers.
+void Add(int64_t part, int64_t& sum) { sum = std::min(sum + part, kMaxNumber); }
+
+void Count(const StallTime& stall, int64_t elapsed_us, Reader& reader) {
+  Add(stall.loader, reader.stall.loader);
+  Add(stall.peer, reader.stall.peer);
+  Add(stall.server, reader.stall.server);
+  Add(stall.copy, reader.stall.copy);
+  Add(elapsed_us, reader.elapsed_us);
+}
+
+}  // namespace
 
 Group::Group(std::string name, const DeliveryOptions& options, Budget& budget, Outbox& outbox,
              Jobs& jobs)
@@ -62,11 +77,33 @@ absl::StatusOr<ReaderCall> Group::Attach(PeerId peer, const SessionName& session
 
 void Group::ReaderGone(const ReaderCall& call, absl::Time now) {
   DropWaiters(call.peer);
+  calls_.erase(call.peer);
   Reader* reader = FindReader(call.reader);
   if (reader == nullptr || reader->peer != call.peer) return;
   reader->peer = 0;
   reader->away_since = now;
   next_tick_ = std::min(next_tick_, now + options_.rank_timeout);
+}
+
+bool Group::HasReaders() const {
+  return opened() && std::any_of(readers_.begin(), readers_.end(), [](const auto& entry) {
+           return entry.second.peer != 0 && !entry.second.closed;
+         });
+}
+
+bool Group::HasMore(const std::string& reader) const {
+  const auto it = readers_.find(reader);
+  if (it == readers_.end() || it->second.closed) return false;
+  return std::any_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
+    const DataStream& stream = *entry.second.stream;
+    if (!entry.second.in_terms || !stream.positioned() || !IsIn(it->second, entry.second)) {
+      return false;
+    }
+    const Standing& standing = it->second.standings.at(entry.first);
+    const int64_t next =
+        std::max({standing.next_step, standing.delivered + 1, standing.received + 1});
+    return next < stream.window().frontier();
+  });
 }
 
 // That of the readers, or a later one that a loader has seen elsewhere.
@@ -75,6 +112,7 @@ int64_t Group::CurrentGeneration() const {
 }
 
 void Group::Seen(const ReaderCall& call, absl::Time now) {
+  if (!call.lasting) calls_[call.peer] = call.reader;
   Reader* reader = FindReader(call.reader);
   if (reader == nullptr || reader->peer != 0) return;
   reader->away_since = now;
@@ -129,6 +167,9 @@ void Group::OnWant(const ReaderCall& call, const Want& want, absl::Time now) {
     }
     ++reader->wants;
     waiter.counted = true;
+    const Standing::Begun& begun = standing.begun;
+    const bool goes_on = begun.step == want.at.step && begun.epoch == named->stream->epoch();
+    if (goes_on && want.from_microbatch) waiter.next = std::min(*want.from_microbatch, begun.next);
   }
   if (ServeWaiter(*named, waiter)) return;
   next_tick_ = std::min(next_tick_, waiter.deadline);
@@ -145,6 +186,7 @@ absl::Status Group::OnCommit(const ReaderCall& call, const Commit& commit) {
   Reader* reader = FindReader(call.reader);
   if (named == nullptr || !named->in_terms) return UnknownStream(name_, commit.at.stream);
   if (reader == nullptr) return absl::OkStatus();
+  if (commit.stall && !stale) Count(*commit.stall, commit.elapsed_us, *reader);
   Standing& standing = reader->standings.at(commit.at.stream);
   if (options_.rules.check_commit_terms) {
     if (commit.at.pass < standing.pass || standing.finished) return absl::OkStatus();

@@ -28,7 +28,7 @@ std::string ListOf(absl::string_view one, const std::vector<std::string>& names)
 
 std::string Group::WaitingFor(const Named& named, int64_t step, absl::Time now) const {
   const DataStream& stream = *named.stream;
-  if (!AllSeated()) {
+  if (opened() && !AllSeated()) {
     std::vector<int64_t> seated(terms_->cp_size, 0);
     for (const auto& [name, reader] : readers_) ++seated[reader.cp_rank];
     std::vector<std::string> missing;
@@ -51,6 +51,7 @@ std::string Group::WaitingFor(const Named& named, int64_t step, absl::Time now) 
     for (size_t i = 0; i < stream.seats().size(); ++i) {
       if (stream.seats()[i].awaited) unknown.push_back(absl::StrCat(i));
     }
+    if (unknown.empty() && !opened()) return "its readers: it has been under way before";
     if (unknown.empty()) return absl::StrCat("any loader of ", stream.name());
     return absl::StrCat(ListOf("loader", unknown), " of ", stream.num_loaders(), " of ",
                         stream.name(), " to come");
@@ -92,7 +93,8 @@ GroupView Group::View(absl::Time now) const {
   view.opened = opened();
   view.ended = ended_;
   view.failure = std::string(failure_.message());
-  if (opened()) {
+  view.declared = declared();
+  if (terms_ != nullptr) {
     view.generation = terms_->generation;
     view.cp_size = terms_->cp_size;
   }
@@ -106,6 +108,8 @@ GroupView Group::View(absl::Time now) const {
     of.closed = reader.closed;
     if (!of.connected) of.away_seconds = absl::ToDoubleSeconds(now - reader.away_since);
     of.wants = reader.wants;
+    of.stall = reader.stall;
+    of.elapsed_us = reader.elapsed_us;
     for (const auto& [stream, standing] : reader.standings) {
       of.streams.push_back(
           {stream, standing.pass, standing.open, standing.next_step, standing.delivered});
@@ -130,7 +134,9 @@ GroupView Group::View(absl::Time now) const {
     }
     of.used_bytes = window.account().used;
     of.guaranteed_bytes = window.account().guarantee;
-    of.max_step_bytes = stream.max_step_bytes();
+    if (named.in_terms) of.max_step_bytes = options_.told_bytes(named.max_step_bytes);
+    of.digest_changes = stream.digest_changes();
+    of.notice = stream.notice();
     of.num_loaders = stream.num_loaders();
     for (int64_t i = 0; i < stream.num_loaders(); ++i) {
       const LoaderSeat& seat = stream.seats()[i];
@@ -148,7 +154,7 @@ GroupView Group::View(absl::Time now) const {
       }
       loader.next_step = step;
     }
-    if (!opened() || !named.in_terms || named.over || ended_) continue;
+    if (terms_ == nullptr || !named.in_terms || named.over || ended_) continue;
     const bool ends = stream.end_step() && window.frontier() >= *stream.end_step();
     if (stream.positioned() && ends) continue;
     of.waiting_for = WaitingFor(named, window.frontier(), now);

@@ -1,12 +1,14 @@
 #include "server/session/job.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace cpshard {
 
 void Jobs::Join(const std::string& job, const std::string& group, int64_t expected) {
   Job& of = jobs_[job];
-  of.expected = std::max(of.expected, expected);
+  of.expected = expected;
   of.groups.insert(group);
   of.left.erase(group);
 }
@@ -22,7 +24,20 @@ void Jobs::Leave(const std::string& job, const std::string& group) {
   of.passes.erase(group);
   // Groups that come only now do not wait for those that have left.
   const bool all_left = static_cast<int64_t>(of.left.size()) >= of.expected;
-  if (of.groups.empty() && all_left) jobs_.erase(it);
+  if (!of.groups.empty()) return;
+  if (all_left) {
+    jobs_.erase(it);
+    return;
+  }
+  const int64_t expected = of.expected;
+  of = Job{.expected = expected, .groups = {}, .left = std::move(of.left)};
+  ForgetSome();
+}
+
+void Jobs::ForgetSome() {
+  for (auto it = jobs_.begin(); jobs_.size() > kMaxLeft && it != jobs_.end();) {
+    it = it->second.groups.empty() ? jobs_.erase(it) : std::next(it);
+  }
 }
 
 void Jobs::Add(const std::string& job, const std::string& group, const StepAddress& at,

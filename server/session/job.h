@@ -17,11 +17,13 @@ namespace cpshard {
 // Not thread-safe.
 class Jobs {
  public:
+  // Of jobs that groups have left and not all have come to so many are remembered.
+  static constexpr size_t kMaxLeft = 1024;
+
   // A group that joins is waited for until it leaves; `expected` groups are, before they have
   // joined.
   void Join(const std::string& job, const std::string& group, int64_t expected);
   void Leave(const std::string& job, const std::string& group);
-
   // The group has the step; one need per microbatch, absent where there is none.
   void Add(const std::string& job, const std::string& group, const StepAddress& at,
            std::vector<std::optional<int64_t>> needs);
@@ -39,6 +41,8 @@ class Jobs {
   // whatever groups do meanwhile: all ranks pad alike. Precondition: Ready.
   std::optional<int64_t> NeedOf(const std::string& job, const StepAddress& at, int64_t microbatch);
 
+  size_t size() const { return jobs_.size(); }
+
  private:
   using Needs = std::vector<std::optional<int64_t>>;
   struct Job {
@@ -51,6 +55,8 @@ class Jobs {
     std::map<std::string, std::map<std::pair<std::string, int64_t>, int64_t>> ends, floors;
     std::map<std::string, std::map<std::string, int64_t>> passes;
   };
+  void ForgetSome();
+
   std::map<std::string, Job> jobs_;
 };
 

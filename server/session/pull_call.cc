@@ -16,6 +16,8 @@ constexpr size_t kMaxAsked = 1024;  // Wants that are not answered, refusals inc
 // What a call that is ended gets to take what is being sent, before it is cut off: its buffers are
 // wanted.
 constexpr absl::Duration kEndGrace = absl::Seconds(1);
+// What a draining server waits for a reader that asks for nothing: its trainer is in a step.
+constexpr absl::Duration kAskGrace = absl::Seconds(5);
 
 }  // namespace
 
@@ -44,6 +46,7 @@ void PullCall::OnMessage(absl::Span<const Bytes> message, absl::Time) {
   {
     absl::MutexLock lock(&mu_);
     if (end_ || abandoned_) return;
+    heard_ = absl::Now();
     claimed = Claim();  // what the request brings is answered by this thread
   }
   absl::StatusOr<PullRequest> request = DecodePullRequest(message);
@@ -259,10 +262,23 @@ void PullCall::Abandon() {
   outgoing.swap(outgoing_);
 }
 
-int64_t PullCall::batches() const {
+void PullCall::Drain() {
   absl::MutexLock lock(&mu_);
-  const bool waits = !attached_ || !asked_.empty();
-  return static_cast<int64_t>(outgoing_.size() + peer_->waiting()) + (waits ? 0 : 1);
+  draining_ = true;
+  heard_ = absl::Now();
+}
+
+int64_t PullCall::batches() const {
+  {
+    absl::MutexLock lock(&mu_);
+    const auto under_way = static_cast<int64_t>(outgoing_.size() + peer_->waiting());
+    const bool waits = !attached_ || !asked_.empty();
+    if (waits || !draining_) return under_way + (waits ? 0 : 1);
+    if (under_way > 0 || absl::Now() - heard_ > kAskGrace) return under_way;
+  }
+  const bool may_ask =
+      hub_->Do([&](auto& delivery, absl::Time) { return delivery.HasMore(peer_->id()); });
+  return may_ask ? 1 : 0;
 }
 
 int64_t PullCall::queued_bytes() const {

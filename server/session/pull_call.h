@@ -34,11 +34,11 @@ class PullCall final : public FrameStream, public std::enable_shared_from_this<P
   std::optional<OutFrame> NextFrame(absl::Time now) override;
   absl::Time OutputDue() const override;
   std::optional<absl::Status> Ended() const override;
-  void Drain() override {}  // what is complete is still delivered
+  void Drain() override;  // what is complete is still delivered
   void EndIfIdle(const absl::Status& status) override;
   void Expire(absl::Time) override {}
   void Abandon() override;
-  // None while the reader waits for what is not there; it may come back to what is.
+  // None while the reader waits for what is not there; it may come back to what is, for a while.
   int64_t batches() const override;
   int64_t queued_bytes() const override;
 
@@ -72,6 +72,8 @@ class PullCall final : public FrameStream, public std::enable_shared_from_this<P
   std::map<uint64_t, bool> asked_ ABSL_GUARDED_BY(mu_);
   std::deque<OutgoingAnswer> outgoing_ ABSL_GUARDED_BY(mu_);
   absl::Time output_due_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::Time heard_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // a request came, or Drain
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool input_ended_ ABSL_GUARDED_BY(mu_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);

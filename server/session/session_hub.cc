@@ -94,7 +94,8 @@ void SessionHub::Route(Outcome& outcome) {
 
 void SessionHub::Tell(const Outcome& outcome) {
   for (const Alert& alert : outcome.alerts) {
-    LogError(alert.text, {{"code", alert.code}, {"group", alert.group}});
+    const auto log = alert.is_notice ? LogInfo : LogError;
+    log(alert.text, {{"code", alert.code}, {"group", alert.group}});
   }
   for (const std::shared_ptr<SessionPeer>& peer : outcome.told) peer->on_told_();
 }

@@ -14,9 +14,17 @@
 namespace cpshard {
 namespace {
 
-DeliveryOptions OptionsOf(const SessionLimits& limits, const std::string& instance) {
+DeliveryOptions OptionsOf(const SessionLimits& limits, std::vector<DeclaredGroup> groups,
+                          const std::string& instance) {
   DeliveryOptions options;
   options.instance = instance;
+  options.told_bytes = SentBytesOfStep;
+  for (DeclaredGroup& group : groups) {
+    for (DeclaredStream& stream : group.streams) {
+      stream.max_step_bytes = MemoryOfStep(stream.max_step_bytes);
+    }
+  }
+  options.groups = std::move(groups);
   options.budget_bytes = limits.session_bytes / 4 * 3;
   options.replay_steps = limits.replay_steps;
   options.ahead_steps = limits.ahead_steps;
@@ -37,11 +45,51 @@ absl::Status CheckTerms(const OpenSession& open, const Limits& limits) {
 
 }  // namespace
 
-Sessions::Sessions(const StreamContext& context, const SessionLimits& limits, std::string instance)
+absl::Status CheckGroups(const std::vector<DeclaredGroup>& groups, const SessionLimits& limits,
+                         const Limits& of_batches) {
+  const DeliveryOptions options = OptionsOf(limits, {}, "");
+  if (static_cast<int64_t>(groups.size()) > options.max_groups) {
+    return absl::InvalidArgumentError(absl::StrCat(groups.size(), " groups are declared, over ",
+                                                   "max_groups ", options.max_groups));
+  }
+  int64_t wanted = 0;
+  for (const DeclaredGroup& group : groups) {
+    const auto wrong = [&](auto... text) {
+      return absl::InvalidArgumentError(absl::StrCat("group '", group.group, "': ", text...));
+    };
+    if (group.cp_size > of_batches.max_ranks) {
+      return wrong("cp_size is ", group.cp_size, ", over max_ranks ", of_batches.max_ranks);
+    }
+    if (static_cast<int64_t>(group.streams.size()) > options.max_streams) {
+      return wrong(group.streams.size(), " streams; at most ", options.max_streams, " are allowed");
+    }
+    for (const DeclaredStream& stream : group.streams) {
+      if (stream.num_loaders > options.max_loaders) {
+        return wrong("stream '", stream.name, "' has ", stream.num_loaders, " loaders; at most ",
+                     options.max_loaders, " are allowed");
+      }
+      const int64_t step = MemoryOfStep(stream.max_step_bytes);
+      const int64_t steps = options.replay_steps + 2;
+      if (step > (options.budget_bytes - wanted) / steps) {
+        return wrong("stream '", stream.name, "' is guaranteed ", steps, " steps of ", step,
+                     " bytes of memory each, beside ", wanted,
+                     " of what is declared before it; "
+                     "of session_bytes ",
+                     limits.session_bytes, " there are ", options.budget_bytes,
+                     " to guarantee: give it more, or smaller steps");
+      }
+      wanted += steps * step;
+    }
+  }
+  return absl::OkStatus();
+}
+
+Sessions::Sessions(const StreamContext& context, const SessionLimits& limits,
+                   std::vector<DeclaredGroup> groups, std::string instance)
     : pool_({.max_bytes = static_cast<size_t>(limits.session_bytes)}),
       context_(context),
       instance_(std::move(instance)),
-      hub_(SessionHub::Make(OptionsOf(limits, instance_), context.run_later)) {
+      hub_(SessionHub::Make(OptionsOf(limits, std::move(groups), instance_), context.run_later)) {
   context_.pool = &pool_;
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/config.h"
 #include "proto/replies.h"
 #include "proto/session_codec.h"
 #include "server/session/close_call.h"
@@ -18,6 +19,11 @@
 #include "server/stream/stream_watch.h"
 
 namespace cpshard {
+
+// Whether a server of these limits can keep what it promises of groups that its configuration
+// declares. InvalidArgument, with the numbers.
+absl::Status CheckGroups(const std::vector<DeclaredGroup>& groups, const SessionLimits& limits,
+                         const Limits& of_batches);
 
 // Thread-safe.
 class Sessions {
@@ -30,7 +36,9 @@ class Sessions {
   // batches that are cut anew, take some for as long as they are sent.
   //
   // `context` without its pool; `watch` may begin to tick before the calls do.
-  Sessions(const StreamContext& context, const SessionLimits& limits, std::string instance);
+  // `groups` passed CheckGroups.
+  Sessions(const StreamContext& context, const SessionLimits& limits,
+           std::vector<DeclaredGroup> groups, std::string instance);
   ~Sessions();  // after the gRPC server is gone
 
   // Nothing is given to workers any more: to be called before they go. A slice that gRPC lets go of

@@ -79,6 +79,14 @@ StepPtr Window::Grant(int64_t pass, int64_t epoch, int64_t max_step_bytes) {
   return step;
 }
 
+StepPtr Window::TakeBackShared() {
+  if (steps_.empty() || account_->used <= account_->guarantee) return nullptr;
+  const StepPtr last = steps_.back();
+  if (last->complete || last->Begun()) return nullptr;
+  Truncate(last->step);
+  return last;
+}
+
 void Window::Complete(Step& step) {
   step.complete = true;
   const int64_t bytes = step.bytes();

@@ -77,6 +77,10 @@ class Window {
   // Credits the next step. nullptr: the window is full, or the budget.
   StepPtr Grant(int64_t pass, int64_t epoch, int64_t max_step_bytes);
 
+  // Drops the last step if it is beyond the guarantee and nothing has come for it. nullptr: it is
+  // not so.
+  StepPtr TakeBackShared();
+
   // All of it has landed: what it does not need of its credit goes back.
   void Complete(Step& step);
 

@@ -72,6 +72,36 @@ TEST(StatusTable, SaysHowFarADataStreamIsAndWhoIsWaitedFor) {
   EXPECT_THAT(text, HasSubstr("4 steps complete, 2 granted, of 9"));
 }
 
+TEST(StatusTable, SaysWhatTrainersHaveWaitedOfTheirTimeAndForWhom) {
+  GroupView group = GroupOf({ReaderAt(0, 5), ReaderAt(1, 5), ReaderAt(2, 5)}, {LoaderAt(0, 8)});
+  group.readers[0].stall = {.loader = 100'000, .peer = 20'000, .server = 30'000, .copy = 50'000};
+  group.readers[0].elapsed_us = 1'000'000;
+  group.readers[1].stall = {.loader = 2'800'000};
+  group.readers[1].elapsed_us = 4'000'000;
+  const std::string text = StatusTable({group}, kWide);
+  EXPECT_THAT(text, HasSubstr("the ranks have waited 60% of their time: for loaders 58%, for other "
+                              "ranks 0%, for the server 1%, for copies 1%\n"));
+  EXPECT_THAT(text, ContainsRegex("\n +rank +lag +next +received +stall\n"));
+  EXPECT_THAT(text, ContainsRegex("\n +0 +0 +5 +- +20%\n +1 +0 +5 +- +70%\n +2 +0 +5 +- +-\n"));
+  EXPECT_THAT(text, ContainsRegex("\n +loader +lag +next\n"));
+}
+
+TEST(StatusTable, SaysThatAGroupIsDeclared) {
+  GroupView group;
+  group.group = "early";
+  group.declared = true;
+  EXPECT_EQ(StatusTable({group}, kWide), "group early: no reader has opened it, it is declared\n");
+}
+
+TEST(StatusTable, ShowsTheNoticeOfADataStream) {
+  GroupView group = GroupOf({ReaderAt(0, 5)}, {});
+  group.streams[0].digest_changes = 3;
+  group.streams[0].notice = "train/5 had another digest";
+  EXPECT_THAT(
+      StatusTable({group}, kWide),
+      HasSubstr("notice: 3 batches came again as other ones; train/5 had another digest\n"));
+}
+
 TEST(StatusTable, PutsWhoIsFurthestBehindFirst) {
   const std::string text =
       StatusTable({GroupOf({ReaderAt(0, 9), ReaderAt(1, 4), ReaderAt(2, 8)}, {})}, kWide);

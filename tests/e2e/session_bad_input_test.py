@@ -266,5 +266,30 @@ def without_labels():
     return begin
 
 
+class LargeStates(SessionTest):
+    def test_states_that_no_answer_has_room_for_are_refused_with_the_size(self):
+        stub, count = self.serve().stub, 70
+        states = session_pb2.ResumeState(num_loaders=count, loaders={
+            i: session_pb2.LoaderState(step=i, state=bytes(65536)) for i in range(count)})
+
+        def opened(rank, brings=None, **fields):
+            streams = [reader_stream(name, next_step=count,
+                                     resume=states if name == brings else None)
+                       for name in ("train", "val")]
+            return opening(OPTIONS, rank=rank, streams=streams, resume={"train": 0, "val": 0},
+                           **fields)
+
+        for rank, brings in enumerate(("train", "val")):
+            stub.OpenSession(opened(rank, brings), timeout=20)
+        loaders = [Loader(stub, i, count, streams=[
+            session_pb2.LoaderStream(name=name, held_from=i) for name in ("train", "val")])
+            for i in range(count)]
+        loaders[-1].position(2)
+        with self.assertRaises(grpc.RpcError) as caught:
+            stub.OpenSession(opened(0, incarnation=2), timeout=20)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertIn("over the 8388608 of a message", caught.exception.details())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -172,6 +172,62 @@ class Files(SessionCli):
                         for of in ("", "pass1.")})
 
 
+class Declared(SessionCli):
+    """The server's configuration names the group."""
+
+    def setUp(self):
+        super().setUp()
+        self.server.stop()
+        config = {"groups": [{"group": "job/dp0", "cp_size": CP, "options": json.loads(OPTIONS),
+                              "streams": [{"name": "train", "num_loaders": 2,
+                                           "max_step_bytes": 64 << 20}]}]}
+        path = self.folder / "cpshardd.json"
+        path.write_text(json.dumps(config))
+        self.server = self.start(f"--listen=unix:{self.folder / 'declared'}", f"--config={path}")
+        self.address = self.server.address
+
+    def test_what_loaders_push_is_there_before_the_first_rank(self):
+        files = self.files(4)
+        self.assertIn("no reader has opened it, it is declared", self.status())
+        loaders = [self.push(files, loader=f"{i}/2") for i in range(2)]
+        self.wait_until(lambda: self.groups()[0]["streams"][0]["complete_steps"] == "4",
+                        "all steps")
+        self.assertFalse(self.groups()[0]["opened"])
+        ranks = [self.pull(rank) for rank in range(CP)]
+        for process in (*ranks, *loaders):
+            self.succeeds(process.result())
+        self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+        self.assertEqual(self.counters().seeks, 1)
+
+    def test_who_disagrees_is_told_both_values(self):
+        self.refused(self.pull(0, cp=4).result(), "FAILED_PRECONDITION",
+                     "cp_size 2, not 4", "configuration")
+        self.refused(self.pull(0, "--max-step-bytes=1000000").result(), "FAILED_PRECONDITION",
+                     "max_step_bytes of train 67108864, not 1000000")
+        self.refused(self.push(self.files(1), loader="0/3").result(), "FAILED_PRECONDITION",
+                     "has 2 loaders, not 3")
+
+
+class Stall(SessionCli):
+    def test_status_shows_what_ranks_have_waited(self):
+        files = self.files(6)
+        ranks = [self.pull(rank, "--prefetch=0") for rank in range(CP)]
+        self.wait_until(lambda: len(self.groups()) == 1 and len(self.groups()[0]["readers"]) == CP,
+                        "the ranks")
+        time.sleep(0.5)
+        loader = self.push(files)
+        for process in (*ranks, loader):
+            self.succeeds(process.result())
+        group = self.groups()[0]
+        for reader in group["readers"]:
+            waited = sum(int(part) for part in reader["stall"].values())
+            self.assertGreater(waited, 400_000, reader)
+            self.assertGreaterEqual(int(reader["elapsed_us"]), waited)
+        text = self.status()
+        self.assertRegex(text, r"the ranks have waited [1-9]\d*% of their time: for loaders \d+%")
+        self.assertRegex(text, r"rank +lag +next +received +stall")
+
+
 class Restarts(SessionCli):
     def position(self, path):
         """(pass, next step) of a --state file."""
@@ -297,6 +353,15 @@ class Restarts(SessionCli):
         for process in (other, loader):
             self.succeeds(process.result())
         self.check_out({f"step{k}.mb0": path for k, path in enumerate(files)})
+
+    def test_the_state_of_another_data_stream_is_refused(self):
+        state = self.folder / "state.json"
+        loader = self.push(self.files(1), "--stream=val")
+        ranks = [self.pull(0, "--stream=val", "--state", state), self.pull(1, "--stream=val")]
+        for process in (*ranks, loader):
+            self.succeeds(process.result())
+        self.refused(self.pull(0, "--state", state).result(), "FAILED_PRECONDITION",
+                     "the state of data stream 'val', not of 'train'", str(state))
 
     def test_a_loader_that_is_killed_is_replaced(self):
         files = self.files(20)

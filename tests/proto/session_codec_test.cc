@@ -212,7 +212,10 @@ std::vector<RequestCase> RequestCases() {
        "want { id: 9 " + at_text + R"( microbatch: 0 timeout_ms: 250 keys: "input_ids"
                                     keys: "labels" })"},
       {Want{0, {"val", 0, 0}, {}, {}, {}}, R"(want { at { stream: "val" } })"},
-      {Commit{at}, "commit { " + at_text + " }"},
+      {Want{8, at, {}, {}, {}, 3}, "want { id: 8 " + at_text + " from_microbatch: 3 }"},
+      {Commit{at, {}, 0}, "commit { " + at_text + " }"},
+      {Commit{at, StallTime{1, 2, 3, 4}, 50},
+       "commit { " + at_text + " stall { loader: 1 peer: 2 server: 3 copy: 4 } elapsed_us: 50 }"},
       {PassClosed{"val", 2, true}, R"(pass_closed { stream: "val" pass: 2 finished: true })"},
       {PassClosed{"val", 0, false}, R"(pass_closed { stream: "val" })"},
   };
@@ -344,8 +347,9 @@ TEST(LoaderNoticeMessage, OneThatSaysNothingIsRefused) {
 
 GroupView FullView() {
   GroupView view{"g", 4, true, true, "digests differ", 2, {}, {}};
-  view.readers = {{"r0", 1, 7, true, true, true, 1.5, {{"train", 1, true, 8, 9}}, 3},
-                  {"r1", 0, 0, false, false, false, std::nullopt, {{"val", 0, false, 0, -1}}, 0}};
+  view.readers = {
+      {"r0", 1, 7, true, true, true, 1.5, {{"train", 1, true, 8, 9}}, 3, {1, 2, 3, 4}, 50},
+      {"r1", 0, 0, false, false, false, std::nullopt, {{"val", 0, false, 0, -1}}, 0}};
   view.streams = {{"train",
                    1,
                    2,
@@ -360,20 +364,26 @@ GroupView FullView() {
                    50,
                    2,
                    {{0, 5, true, true, 0.25, 10}, {1, 0, false, false, std::nullopt, std::nullopt}},
-                   "loader 1"},
+                   "loader 1",
+                   6,
+                   "train/5 has changed"},
                   {}};
+  view.declared = true;
   return view;
 }
 
 constexpr char kFullView[] = R"(
 group: "g" generation: 4 opened: true ended: true failure: "digests differ" cp_size: 2
+declared: true
 readers { reader: "r0" cp_rank: 1 incarnation: 7 opened: true connected: true closed: true
           away_seconds: 1.5 wants: 3
+          stall { loader: 1 peer: 2 server: 3 copy: 4 } elapsed_us: 50
           streams { stream: "train" pass: 1 open: true next_step: 8 delivered: 9 } }
 readers { reader: "r1" streams { stream: "val" } }
 streams { stream: "train" pass: 1 epoch: 2 floor: 6 frontier: 9 end_step: 40 window_steps: 10
           complete_steps: 3 granted_steps: 4 used_bytes: 100 guaranteed_bytes: 200
           max_step_bytes: 50 num_loaders: 2 waiting_for: "loader 1"
+          digest_changes: 6 notice: "train/5 has changed"
           loaders { loader: 0 incarnation: 5 known: true connected: true silent_seconds: 0.25
                     next_step: 10 }
           loaders { loader: 1 } }

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "proto/options.h"
 
 namespace cpshard {
 namespace {
@@ -64,6 +65,55 @@ TEST_F(ConfigTest, SessionsHaveTheirSettings) {
   EXPECT_EQ(line->options.session_limits.ahead_steps, 5);
   EXPECT_EQ(line->options.session_limits.rank_timeout_seconds, 7);
   EXPECT_EQ(Parse({})->options.session_bytes, std::nullopt);
+}
+
+// A group of the file, with a part of it said otherwise.
+std::string GroupFile(const std::string& instead_of = "", const std::string& text = "") {
+  std::string file = R"({"session_bytes": 1073741824, "groups": [{"group": "dp0", "cp_size": 4,
+      "options": {"round_robin": {}, "padding_token_id": 7}, "streams": [
+      {"name": "train", "max_step_bytes": 1048576, "num_loaders": 8},
+      {"name": "val", "max_step_bytes": 65536, "num_loaders": 1}]}]})";
+  if (!instead_of.empty()) file.replace(file.find(instead_of), instead_of.size(), text);
+  return file;
+}
+
+TEST_F(ConfigTest, GroupsAreDeclaredInTheFile) {
+  const auto line = Parse({"--config", File(GroupFile())});
+  ASSERT_TRUE(line.ok()) << line.status();
+  ASSERT_EQ(line->options.groups.size(), 1u);
+  const DeclaredGroup& group = line->options.groups[0];
+  EXPECT_EQ(group.group, "dp0");
+  EXPECT_EQ(group.cp_size, 4);
+  EXPECT_EQ(group.options,
+            Options::FromJson(R"({"padding_token_id": 7, "round_robin": {}})")->ToBytes());
+  EXPECT_EQ(group.fingerprint, "");
+  ASSERT_EQ(group.streams.size(), 2u);
+  EXPECT_EQ(group.streams[0].name, "train");
+  EXPECT_EQ(group.streams[0].max_step_bytes, 1048576);
+  EXPECT_EQ(group.streams[0].num_loaders, 8);
+}
+
+TEST_F(ConfigTest, AGroupThatNobodyCouldOpenIsRefused) {
+  struct Case {
+    std::string instead_of, text, says;
+  };
+  for (const Case& one : {
+           Case{R"("cp_size": 4)", R"("cp_size": 0)", "cp_size"},
+           Case{R"("cp_size": 4)", R"("cp_size": 5000)", "max_ranks"},
+           Case{R"("round_robin": {}, )", "", "no layout"},
+           Case{R"("num_loaders": 8)", R"("num_loaders": 0)", "num_loaders"},
+           Case{R"("num_loaders": 8)", R"("num_loaders": 300)", "at most 256"},
+           Case{R"("max_step_bytes": 65536, )", "", "max_step_bytes"},
+           Case{R"("name": "val")", R"("name": "train")", "named twice"},
+           Case{R"("group": "dp0")", R"("group": "")", "group"},
+           Case{R"("num_loaders": 8)", R"("loaders": 8)", "loaders"},
+           Case{"1073741824", "4194304", "session_bytes 4194304"},
+       }) {
+    const absl::Status status =
+        Parse({"--config", File(GroupFile(one.instead_of, one.text))}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << one.says;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(one.says));
+  }
 }
 
 TEST_F(ConfigTest, SettingsOfSessionsOutOfRangeAreRefused) {

@@ -23,8 +23,10 @@ struct Sent {
 struct Wanted {
   size_t record = 0;
   int stream = -1;
-  int64_t pass = 0, step = 0, next_microbatch = 0;
+  int64_t pass = 0, step = 0;
+  int64_t from = 0;  // microbatch: what is before it is said to be there
   bool alone = false;
+  int64_t next_microbatch = -1;  // none has come
 };
 
 class OrderCheck {
@@ -39,8 +41,8 @@ class OrderCheck {
           if (record.code == absl::StatusCode::kOk) Opened(record);
           break;
         case Kind::kWanted:
-          wants_[{record.call, record.id}] = {r, record.stream, record.pass, record.step,
-                                              0, record.alone};
+          wants_[{record.call, record.id}] = {r,           record.stream,     record.pass,
+                                              record.step, record.microbatch, record.alone};
           break;
         case Kind::kStatus:
           Status(record);
@@ -80,9 +82,12 @@ class OrderCheck {
         std::tie(record.stream, record.pass, record.step)) {
       found_.Add("I3", record, absl::StrCat("step ", want.step, " was asked for"));
     }
+    if (want.next_microbatch < 0) want.next_microbatch = FirstOf(want, record);
     if (want.next_microbatch++ != record.microbatch) {
       found_.Add("I3", record, absl::StrCat("microbatch ", want.next_microbatch - 1, " is due"));
     }
+    parts_[{record.call, record.stream, record.pass, record.step, record.epoch}] =
+        want.next_microbatch;
     // Steps of one connection do not overtake each other, unless one is asked for again.
     auto& order = order_[{record.call, record.stream, record.pass}];
     for (auto sent = order.rbegin(); sent != order.rend() && sent->first > want.record; ++sent) {
@@ -111,9 +116,20 @@ class OrderCheck {
     wants_.erase(it);
   }
 
+  // An answer begins with microbatch 0, or behind what was sent on the same call in this epoch, as
+  // far as the request says that it is there.
+  int64_t FirstOf(const Wanted& want, const Record& record) const {
+    const auto sent =
+        parts_.find({record.call, record.stream, record.pass, record.step, record.epoch});
+    const int64_t there = sent == parts_.end() ? 0 : std::min(sent->second, want.from);
+    return record.microbatch <= there ? record.microbatch : 0;
+  }
+
   const History& history_;
   Violations& found_;
   std::map<std::pair<uint64_t, uint64_t>, Wanted> wants_;  // (call, id), unanswered
+  // (call, stream, pass, step, epoch) -> microbatches sent, from the first on
+  std::map<std::tuple<uint64_t, int, int64_t, int64_t, int64_t>, int64_t> parts_;
   std::map<PassKey, Sent> sent_;
   // (call, stream, pass) -> (record, step)
   std::map<std::tuple<uint64_t, int, int64_t>, std::vector<std::pair<size_t, int64_t>>> order_;

@@ -64,6 +64,41 @@ class Histories : public ::testing::Test {
   History history_;
 };
 
+TEST_F(Histories, AnAnswerBeginsBehindWhatTheSameCallWasSentInTheSameEpoch) {
+  history_.jobs[0].streams[0].most_microbatches = 3;
+  int64_t step = 0;
+  while (Microbatches(history_.jobs[0], 0, 0, step) != 3) ++step;
+  Open(step);
+  const auto ask = [&](uint64_t id, int64_t from) {
+    Record& want = Add(Kind::kWanted, 0, step);
+    want.call = 1;
+    want.id = id;
+    want.microbatch = from;
+  };
+  const auto deliver = [&](uint64_t id, int64_t microbatch, int64_t epoch) {
+    Record& record = Add(Kind::kDelivered, 0, step);
+    record.call = 1;
+    record.id = id;
+    record.microbatch = microbatch;
+    record.epoch = epoch;
+    record.generation = record.cp_size = record.num_loaders = 1;
+    record.content = record.digest = Content(history_.jobs[0], 0, 0, step, microbatch, 0);
+  };
+  ask(1, 0);
+  deliver(1, 0, 5);
+  ask(2, 1);
+  deliver(2, 1, 5);
+  EXPECT_THAT(Rules(), IsEmpty());
+  ask(3, 2);
+  deliver(3, 2, 6);  // of another epoch nothing was sent
+  EXPECT_THAT(Rules(), ElementsAre("I3"));
+  history_.records.back().epoch = 5;
+  EXPECT_THAT(Rules(), IsEmpty());
+  ask(4, 0);
+  deliver(4, 1, 5);  // it did not say that microbatch 0 is there
+  EXPECT_THAT(Rules(), ElementsAre("I3"));
+}
+
 TEST_F(Histories, ACorrectCommitMayNotBeRefused) {
   Open(0);
   Add(Kind::kCommitted, 0, 0);

@@ -38,9 +38,11 @@ const char* NameOf(Event event) {
       "credit waits for memory",
       "a group waits for room",
       "a step is asked for once more",
+      "a step is asked for behind what is here",
       "a digest conflict",
       "a seek with a reader's state",
       "sources that cannot go back",
+      "a declared group begins before it is opened",
       "two groups",
       "two groups of one job",
   };

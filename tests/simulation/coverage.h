@@ -40,9 +40,11 @@ enum class Event {
   kBudgetWait,
   kGroupWaits,  // for room that others are guaranteed
   kRepull,      // of a step that a reader has had
+  kGoesOn,      // a request for what is behind the microbatches that are here
   kDigestConflict,
   kStatesOfReader,  // a server learns loaders' states from a reader
   kNoRewind,        // sources that cannot go back
+  kDeclared,        // a declared group begins before anybody has opened it
   kTwoGroups,
   kOneJob,  // that pad alike
   kCount

@@ -64,7 +64,7 @@ struct Record {
   int process = -1;  // of History::processes
   uint64_t call = 0;
   int stream = -1;
-  int64_t pass = 0, step = 0, microbatch = 0;
+  int64_t pass = 0, step = 0, microbatch = 0;  // kWanted: the first one that the reader lacks
   uint64_t id = 0;
   int64_t epoch = 0, generation = 0;
   uint64_t digest = 0, content = 0;  // said, and of the bytes

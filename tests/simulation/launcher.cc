@@ -200,7 +200,8 @@ void World::RestartGroup(const Fault& fault) {
     }
     item = checkpoint->first;
   }
-  const int64_t cp_size = fault.value % 3 == 0 ? random_.Between(1, 4) : cp_was;
+  const bool changes = fault.value % 3 == 0 && !scenario_.groups[fault.group].declared;
+  const int64_t cp_size = changes ? random_.Between(1, 4) : cp_was;
   if (cp_size != cp_was) coverage_.Saw(Event::kCpChange);
   const int64_t generation = group.generation + 1;
   Launch(fault.group, item, cp_size, "one", generation);

@@ -63,7 +63,9 @@ void World::SpawnReader(int number, size_t seat, const Snapshot& from) {
   reader.item = from.item;
   reader.shadows.push_back(from);
   set.readers[seat] = id;
-  At(random_.Below(500), What::kConnect, id);
+  // A job that is declared starts with its loaders.
+  const int64_t later_us = scenario.declared && set.generation == 1 ? 5000 : 0;
+  At(random_.Below(500) + later_us, What::kConnect, id);
 }
 
 // A process takes the seat of one that is gone, alone.

@@ -163,6 +163,11 @@ Scenario Draw(uint64_t seed) {
   server.rank_timeout = absl::Milliseconds(20);
   for (GroupScenario& group : scenario.groups) group.job.items = ItemsOf(group.job);
   server.budget_bytes = DrawBudget(random, scenario);
+  int64_t all = 0;
+  for (const GroupScenario& group : scenario.groups) all += Guaranteed(scenario, group);
+  for (GroupScenario& group : scenario.groups) {
+    group.declared = all <= server.budget_bytes && Hash({group.job.number, 78}) % 8 == 0;
+  }
   const int64_t faults = random.Between(1, 7);
   for (int64_t f = 0; f < faults; ++f) scenario.faults.push_back(DrawFault(random, scenario));
   std::sort(scenario.faults.begin(), scenario.faults.end(),
@@ -240,6 +245,7 @@ std::string Describe(const Scenario& scenario) {
                     group.readers_per_rank, ", prefetch ", group.prefetch, ", ",
                     group.shared_loaders ? "shared loaders" : "loaders apart",
                     group.rewinds ? "" : ", sources do not go back",
+                    group.declared ? ", declared" : "",
                     group.same_content ? "" : ", sources make something else", "\n");
     for (const StreamFacts& stream : group.job.streams) {
       absl::StrAppend(&text, "    ", stream.name, ": ", stream.length, " steps, ",

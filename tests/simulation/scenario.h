@@ -51,6 +51,7 @@ struct GroupScenario {
   bool shared_loaders = false;   // one process serves all data streams
   bool rewinds = true;           // its sources can go back
   bool same_content = true;      // sources make the same again
+  bool declared = false;         // in the server's configuration; then cp_size stays
   int64_t train_us = 500, make_us = 300;
   int64_t loader_latency_us = 0;  // beside that of every message
   int64_t land_us = 200;          // that a push takes at most

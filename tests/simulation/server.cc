@@ -53,11 +53,22 @@ void SetStatus(const absl::Status& status, Record& record) {
   }
 }
 
+DeclaredGroup DeclarationOf(const GroupScenario& group) {
+  DeclaredGroup declared{.group = group.job.group, .cp_size = group.cp_size, .options = "options"};
+  for (const StreamFacts& stream : group.job.streams) {
+    declared.streams.push_back({stream.name, stream.max_step_bytes, stream.num_loaders});
+  }
+  return declared;
+}
+
 }  // namespace
 
 void World::StartServer() {
   DeliveryOptions options = scenario_.server;
   options.instance = absl::StrCat("server ", ++instance_);
+  for (const GroupScenario& group : scenario_.groups) {
+    if (group.declared) options.groups.push_back(DeclarationOf(group));
+  }
   server_ = std::make_unique<Server>(options);
   tick_at_us_ = -1;
   seeks_seen_ = duplicates_seen_ = 0;
@@ -104,7 +115,10 @@ void World::Serve(size_t id, ToServer message) {
             end_unless_ok(server_->Attach(id, name, /*lasting=*/true, Now()));
           },
           [&](const Want& want) {
-            noted(Kind::kWanted, want.at).id = want.id;
+            Record& record = noted(Kind::kWanted, want.at);
+            record.id = want.id;
+            record.microbatch = want.from_microbatch.value_or(0);
+            if (want.from_microbatch) coverage_.Saw(Event::kGoesOn);
             server_->Want(id, want, Now());
           },
           [&](const GetMessage& get) {
@@ -350,6 +364,10 @@ void World::SayToLoader(size_t id, const Output& output) {
     record.generation = position->generation;
     record.state = position->state;
     record.value = position->released;
+    if (scenario_.groups[group].declared &&
+        !server_->View(scenario_.groups[group].job.group, Now())->opened) {
+      coverage_.Saw(Event::kDeclared);
+    }
     StreamSeen& seen = streams_seen_[{group, record.stream}];
     if (seen.epoch != position->epoch || seen.pass != position->pass) {
       LookAtViews();  // how far it went

@@ -18,12 +18,12 @@ namespace {
 
 constexpr size_t kMaxRows = 8;
 constexpr int64_t kMinColumns = 20;
-constexpr char kRow[] = "  %6s %4s %6s %8s  %s";
+constexpr char kRow[] = "  %6s %4s %6s %8s %5s  %s";
 
 // A line of a table about a reader or loader.
 struct Row {
   int64_t behind = 0;  // for the order: those furthest behind come first
-  std::string who, lag, next, received, notes;
+  std::string who, lag, next, received, stall, notes;
 };
 
 bool ContinuesCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
@@ -63,15 +63,16 @@ class Page {
     Line(line);
   }
 
-  void Rows(const char* one, const char* last_column, std::vector<Row> rows) {
+  // `received`, `stall`: the columns that loaders do not have, or "".
+  void Rows(const char* one, const char* received, const char* stall, std::vector<Row> rows) {
     if (rows.empty()) return;
     std::stable_sort(rows.begin(), rows.end(),
                      [](const Row& a, const Row& b) { return a.behind > b.behind; });
-    Line(absl::StrFormat(kRow, one, "lag", "next", last_column, ""));
+    Line(absl::StrFormat(kRow, one, "lag", "next", received, stall, ""));
     const size_t shown = std::min(rows.size(), kMaxRows);
     for (size_t i = 0; i < shown; ++i) {
       const Row& row = rows[i];
-      Line(absl::StrFormat(kRow, row.who, row.lag, row.next, row.received, row.notes));
+      Line(absl::StrFormat(kRow, row.who, row.lag, row.next, row.received, row.stall, row.notes));
     }
     if (shown == rows.size()) return;
     Sentence(2, absl::StrCat("and ", rows.size() - shown, " more ", one, "s, lag ", rows[shown].lag,
@@ -97,6 +98,14 @@ std::string Seconds(double seconds) {
                      : absl::FormatDuration(absl::Trunc(absl::Seconds(seconds), absl::Seconds(1)));
 }
 
+std::string Percent(int64_t part, int64_t whole) {
+  return absl::StrFormat("%.0f%%", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+int64_t Total(const StallTime& stall) {
+  return stall.loader + stall.peer + stall.server + stall.copy;
+}
+
 std::string OrDash(const std::optional<int64_t>& number) {
   return number ? absl::StrCat(*number) : "-";
 }
@@ -112,6 +121,7 @@ Row ReaderRow(const ReaderView& reader, const ReaderStreamView& at, const DataSt
               int64_t furthest) {
   Row row{.who = absl::StrCat(reader.cp_rank), .lag = "-", .next = absl::StrCat(at.next_step)};
   row.received = at.delivered < 0 ? "-" : absl::StrCat(at.delivered);
+  row.stall = reader.elapsed_us > 0 ? Percent(Total(reader.stall), reader.elapsed_us) : "-";
   std::vector<std::string> notes;
   if (reader.reader != absl::StrCat("rank", reader.cp_rank)) notes.push_back(reader.reader);
   if (reader.closed) {
@@ -187,8 +197,31 @@ void ShowStream(const GroupView& group, const DataStreamView& stream, Page& page
                                 " guaranteed; window: ", stream.complete_steps, " steps complete, ",
                                 stream.granted_steps - stream.complete_steps, " granted, of ",
                                 stream.window_steps));
-  page.Rows("rank", "received", ReaderRows(group, stream));
-  page.Rows("loader", "", LoaderRows(stream));
+  if (!stream.notice.empty()) {
+    page.Sentence(2, absl::StrCat("notice: ", stream.digest_changes,
+                                  " batches came again as other ones; ", stream.notice));
+  }
+  page.Rows("rank", "received", "stall", ReaderRows(group, stream));
+  page.Rows("loader", "", "", LoaderRows(stream));
+}
+
+// Of the time of all trainers that have told.
+void ShowStall(const GroupView& group, Page& page) {
+  StallTime all;
+  int64_t elapsed_us = 0;
+  for (const ReaderView& reader : group.readers) {
+    all.loader += reader.stall.loader;
+    all.peer += reader.stall.peer;
+    all.server += reader.stall.server;
+    all.copy += reader.stall.copy;
+    elapsed_us += reader.elapsed_us;
+  }
+  if (elapsed_us <= 0) return;
+  page.Sentence(2, absl::StrCat("the ranks have waited ", Percent(Total(all), elapsed_us),
+                                " of their time: for loaders ", Percent(all.loader, elapsed_us),
+                                ", for other ranks ", Percent(all.peer, elapsed_us),
+                                ", for the server ", Percent(all.server, elapsed_us),
+                                ", for copies ", Percent(all.copy, elapsed_us)));
 }
 
 void ShowGroup(const GroupView& group, Page& page) {
@@ -198,18 +231,20 @@ void ShowGroup(const GroupView& group, Page& page) {
     if (!reader.closed) ranks.insert(reader.cp_rank);
     away += !reader.closed && !reader.connected ? 1 : 0;
   }
-  page.Sentence(0, absl::StrCat("group ", group.group, ": ",
-                                !group.opened ? "no reader has opened it"
-                                              : absl::StrCat("generation ", group.generation,
-                                                             group.ended ? " has ended" : ""),
-                                !group.opened || group.ended
-                                    ? ""
-                                    : absl::StrCat(", ", ranks.size(), " of ", group.cp_size,
-                                                   " ranks have opened"),
-                                away > 0 ? absl::StrCat(", ", away, " without a connection") : ""));
+  page.Sentence(
+      0, absl::StrCat(
+             "group ", group.group, ": ",
+             !group.opened
+                 ? absl::StrCat("no reader has opened it", group.declared ? ", it is declared" : "")
+                 : absl::StrCat("generation ", group.generation, group.ended ? " has ended" : ""),
+             !group.opened || group.ended
+                 ? ""
+                 : absl::StrCat(", ", ranks.size(), " of ", group.cp_size, " ranks have opened"),
+             away > 0 ? absl::StrCat(", ", away, " without a connection") : ""));
   if (!group.failure.empty()) {
     page.Sentence(2, absl::StrCat("the generation has failed: ", group.failure));
   }
+  ShowStall(group, page);
   for (const DataStreamView& stream : group.streams) ShowStream(group, stream, page);
 }
 

@@ -15,6 +15,7 @@ namespace cpshard {
 //
 //   lag of a reader   steps it has consumed less than the reader that is furthest
 //   lag of a loader   steps of its own that it is behind the loader that is furthest
+//   stall             what its trainer has waited, of its time since the process opened
 std::string StatusTable(const std::vector<GroupView>& groups, int64_t columns);
 
 // The first lines of a text alone, with a last one that says how many are left out.

@@ -160,5 +160,32 @@ TEST_F(LoaderLedgerTest, AStepLargerThanItsCreditIsAFailure) {
   EXPECT_THAT(std::string(ledger_->failure().message()), HasSubstr("max_step_bytes"));
 }
 
+TEST_F(LoaderLedgerTest, WhatIsNotHeldAnyMoreIsHandedToTheCaller) {
+  Make();
+  const auto batch = std::make_shared<const int>(1);
+  const std::weak_ptr<const int> alive = batch;
+  const auto made = [&] {
+    MadeStep step;
+    step.microbatches.push_back({std::make_shared<std::shared_ptr<const int>>(batch), 10, 1});
+    return step;
+  };
+  ledger_->OnPosition(At(0));
+  Credit(0);
+  ledger_->Made(*ledger_->NextWork(), made());
+  EXPECT_EQ(batch.use_count(), 2);
+  Release(2);
+  EXPECT_EQ(batch.use_count(), 2) << "not let go of inside of the call";
+  EXPECT_EQ(ledger_->held_steps(), 0);
+  EXPECT_EQ(ledger_->TakeDropped().size(), 1u);
+  EXPECT_EQ(batch.use_count(), 1);
+  // What nobody asks for any more.
+  const LoaderLedger::Work work = *ledger_->NextWork();
+  ledger_->OnPosition(At(40));
+  ledger_->Made(work, made());
+  EXPECT_EQ(ledger_->held_steps(), 0);
+  EXPECT_EQ(ledger_->TakeDropped().size(), 1u);
+  EXPECT_TRUE(ledger_->TakeDropped().empty());
+}
+
 }  // namespace
 }  // namespace cpshard

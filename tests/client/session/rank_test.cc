@@ -210,6 +210,74 @@ TEST_F(RankTest, ALateStepSaysWhoIsWaitedForAndTheWaitIsTheirs) {
   }
 }
 
+TEST_F(RankTest, ACommitTellsWhatTheTrainerHasWaitedSinceTheOneBefore) {
+  absl::Mutex mutex;
+  std::vector<v1::Commit> commits;
+  Serve({[&](PullStream* stream) {
+    v1::PullRequest request;
+    while (stream->Read(&request)) {
+      if (request.has_commit()) {
+        absl::MutexLock lock(&mutex);
+        commits.push_back(request.commit());
+      }
+      if (!request.has_want()) continue;
+      const v1::Want want = request.want();
+      if (want.at().step() == 0) absl::SleepFor(absl::Milliseconds(300));
+      stream->Write(Shard(want));
+    }
+    return grpc::Status::OK;
+  }});
+  RankOptions options = SomeOptions();
+  options.prefetch = 0;
+  Open(options);
+  EXPECT_EQ(Next(), "0");
+  absl::SleepFor(absl::Milliseconds(100));  // the trainer's own time
+  for (const char* step : {"1", "2", "3"}) EXPECT_EQ(Next(), step);
+  // Step 3 was asked for behind the commit of step 1.
+  absl::MutexLock lock(&mutex);
+  ASSERT_GE(commits.size(), 2u);
+  const v1::StallTime& first = commits[0].stall();
+  const int64_t waited = first.loader() + first.peer() + first.server() + first.copy();
+  EXPECT_GE(waited, 290'000);
+  EXPECT_GE(commits[0].elapsed_us(), waited + 90'000);
+  const Stall all = rank_->stats().all;
+  const v1::StallTime& second = commits[1].stall();
+  EXPECT_LT(second.loader() + second.peer() + second.server() + second.copy(), waited);
+  EXPECT_LT(commits[1].elapsed_us(), commits[0].elapsed_us());
+  EXPECT_LE(first.loader() + second.loader(), absl::ToInt64Microseconds(all.loader));
+}
+
+TEST_F(RankTest, WhatAnotherDataStreamHasPrefetchedMakesWayForTheStepThatIsAwaited) {
+  Serve({[this](PullStream* stream) {
+    std::vector<v1::Want> late;  // of train, until validation fills the memory
+    while (const std::optional<v1::Want> want = ReadWant(stream)) {
+      const bool is_train = want->at().stream() == "train";
+      if (is_train && count_ < 2) {
+        late.push_back(*want);
+      } else {
+        stream->Write(Shard(*want, 4000));
+      }
+      if (!is_train && ++count_ == 2) {
+        for (const v1::Want& one : late) stream->Write(Shard(one, 4000));
+      }
+    }
+    return grpc::Status::OK;
+  }});
+  RankOptions options = SomeOptions();
+  options.streams = {{.name = "train"}, {.name = "validation"}};
+  options.max_bytes = 2 * 8192;  // room for two or three steps
+  options.prefetch = 1;
+  options.timeout = absl::Seconds(10);
+  Open(options);
+  std::vector<RankStep> held;
+  for (int64_t step = 0; step < 4; ++step) {
+    absl::StatusOr<std::optional<RankStep>> next = rank_->Next("train");
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ((*next)->step, step);
+    held = {**std::move(next)};
+  }
+}
+
 TEST_F(RankTest, WhileTheServerIsAwayTheWaitIsTheServers) {
   Serve({DeliverAll});
   server_->open = [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining"); };
@@ -246,12 +314,13 @@ TEST_F(RankTest, WhatIsPrefetchedIsNotCommitted) {
   EXPECT_EQ(rank_->State().streams["train"].resume,
             (ResumeState{2, {{0, {2, "after 2"}}, {1, {1, "after 1"}}}}));
   EXPECT_EQ(Next(), "3");
+  EXPECT_EQ(Next(), "4");  // asked for behind the commit of step 0
   rank_.reset();
   server_->Stop();
   absl::MutexLock lock(&mutex);
   ASSERT_GE(others.size(), 2);
   EXPECT_EQ(others.front(), "session rank1");
-  EXPECT_THAT(others, testing::Not(testing::Contains("commit 3")));
+  EXPECT_THAT(others, testing::Not(testing::Contains("commit 4")));
 }
 
 TEST_F(RankTest, TheEndOfThePassIsSaidAsOftenAsItIsAskedFor) {
@@ -356,6 +425,21 @@ TEST_F(RankTest, AClosedSessionIsClosedAtTheServerAndHandsOutNothingMore) {
   std::string status;
   for (int i = 0; i < 5; ++i) status = Next();  // what is here already
   EXPECT_THAT(status, HasSubstr("CANCELLED"));
+}
+
+TEST_F(RankTest, ClosingOnceMoreSaysTheSameAtOnce) {
+  Serve({DeliverAll});
+  server_->close = [this] {
+    ++count_;
+    return grpc::Status::OK;
+  };
+  Open();
+  EXPECT_EQ(Next(), "0");
+  EXPECT_TRUE(rank_->Close(absl::Seconds(20)).ok());
+  const absl::Time begin = absl::Now();
+  EXPECT_TRUE(rank_->Close(absl::Seconds(20)).ok());
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  EXPECT_EQ(count_, 1);
 }
 
 TEST_F(RankTest, ACloseThatOthersHoldUpEndsWithItsPatience) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -60,7 +61,9 @@ class ReaderLedgerTest : public testing::Test {
     for (const ReaderLedger::Request& request : ledger_->TakeRequests()) {
       if (const auto* want = std::get_if<Want>(&request)) {
         ids_[Text(want->at)] = want->id;
-        texts.push_back("want " + Text(want->at));
+        const auto& from = want->from_microbatch;
+        texts.push_back(
+            absl::StrCat("want ", Text(want->at), from ? absl::StrCat(" from ", *from) : ""));
       } else if (const auto* commit = std::get_if<Commit>(&request)) {
         texts.push_back("commit " + Text(commit->at));
       } else {
@@ -97,7 +100,12 @@ class ReaderLedgerTest : public testing::Test {
   }
   absl::Status Deliver(int64_t step) { return Deliver({"train", 0, step}); }
 
-  void NoMemory(int64_t step) { ledger_->OnNoMemory(ids_.at(Text({"train", 0, step}))); }
+  void NoMemory(int64_t step, const std::set<std::string>& awaited = {}) {
+    NoMemory({"train", 0, step}, awaited);
+  }
+  void NoMemory(const StepAddress& at, const std::set<std::string>& awaited) {
+    ledger_->OnNoMemory(ids_.at(Text(at)), awaited);
+  }
   void Refuse(const StepAddress& at, const absl::Status& status) {
     ledger_->OnRequestStatus(ids_.at(Text(at)), status);
   }

@@ -52,6 +52,42 @@ TEST_F(ReaderLedgerTest, AStepForWhichThereIsNoMemoryComesBeforeThoseBehindIt) {
   EXPECT_EQ(Listed().received, 2);
 }
 
+TEST_F(ReaderLedgerTest, WhatOtherDataStreamsHavePrefetchedMakesWayForTheStepThatIsAwaited) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/1);
+  Open();
+  Requests();
+  EXPECT_TRUE(Deliver({"validation", 0, 0}).ok());
+  EXPECT_TRUE(Deliver({"validation", 0, 1}).ok());
+  NoMemory(0, {"train"});
+  EXPECT_EQ(Listed("validation").received, -1) << "it holds nothing any more";
+  ledger_->AskAgain();
+  EXPECT_THAT(Requests(),
+              ElementsAre("want train 0/0", "want validation 0/0", "want validation 0/1"));
+  EXPECT_TRUE(Deliver(0).ok());
+  EXPECT_THAT(HandedOut(), ElementsAre("train 0/0"));
+}
+
+TEST_F(ReaderLedgerTest, AStepThatIsAwaitedAsWellMakesNoWay) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/1);
+  Open();
+  Requests();
+  EXPECT_TRUE(Deliver({"validation", 0, 0}).ok());
+  EXPECT_TRUE(Deliver({"validation", 0, 1}).ok());
+  NoMemory(0, {"train", "validation"});
+  EXPECT_EQ(Listed("validation").received, 0);
+  EXPECT_EQ(Next("validation"), "validation 0/0");
+}
+
+TEST_F(ReaderLedgerTest, NothingOfOtherDataStreamsMakesWayForAPrefetch) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/1);
+  Open();
+  Requests();
+  EXPECT_TRUE(Deliver({"validation", 0, 0}).ok());
+  NoMemory(0, {});
+  NoMemory(1, {"train"});
+  EXPECT_EQ(Listed("validation").received, 0);
+}
+
 TEST_F(ReaderLedgerTest, AReconnectAsksForWhatWasPostponed) {
   Make({Stream("train")});
   Open();
@@ -84,6 +120,48 @@ TEST_F(ReaderLedgerTest, AStepThatBrokeOffIsDeliveredAnew) {
   ASSERT_TRUE(Deliver({"train", 0, 0}, 0, 2).ok());
   ASSERT_TRUE(Deliver({"train", 0, 0}, 1, 2).ok());
   EXPECT_THAT(HandedOut(), ElementsAre("train 0/0"));
+}
+
+TEST_F(ReaderLedgerTest, AStepThatIsLateIsAskedForBehindWhatIsHere) {
+  Make({Stream("train")}, /*prefetch=*/0);
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 0, 3).ok());
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 1, 3).ok());
+  Refuse({"train", 0, 0}, absl::DeadlineExceededError("waiting for train/0 from loader 0"));
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/0 from 2"));
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 2, 3).ok());
+  const auto next = ledger_->Next("train");
+  EXPECT_EQ(std::get<ReceivedStep>(next).microbatches.size(), 3u);
+}
+
+TEST_F(ReaderLedgerTest, AServerThatHasNotSentWhatIsHereMayBeginAnew) {
+  Make({Stream("train")}, /*prefetch=*/0);
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 0, 3).ok());
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 1, 3).ok());
+  ledger_->Disconnected();
+  Open();
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/0 from 2"));
+  ReceivedShard other = Shard({"train", 0, 0}, 0, 2);
+  other.head.digest = 4711;
+  ASSERT_TRUE(ledger_->OnDelivery(other).ok());
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 1, 2).ok());
+  const auto next = ledger_->Next("train");
+  const auto& step = std::get<ReceivedStep>(next);
+  ASSERT_EQ(step.microbatches.size(), 2u) << "nothing of the step as it was";
+  EXPECT_EQ(step.microbatches[0].head.digest, 4711u);
+}
+
+TEST_F(ReaderLedgerTest, AServerMayNotBeginBehindWhatIsHere) {
+  Make({Stream("train")}, /*prefetch=*/0);
+  Open();
+  Requests();
+  ASSERT_TRUE(Deliver({"train", 0, 0}, 0, 3).ok());
+  Refuse({"train", 0, 0}, absl::DeadlineExceededError("slow"));
+  Requests();
+  EXPECT_EQ(Deliver({"train", 0, 0}, 2, 3).code(), absl::StatusCode::kInternal);
 }
 
 TEST_F(ReaderLedgerTest, AnErrorComesBehindTheStepsThatAreHere) {

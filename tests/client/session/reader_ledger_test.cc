@@ -216,5 +216,35 @@ TEST_F(ReaderLedgerTest, AnUnknownDataStreamIsNotFound) {
   EXPECT_EQ(Next("test"), "NOT_FOUND");
 }
 
+// --- how much is asked for
+
+TEST_F(ReaderLedgerTest, NoMoreIsAskedForThanAServerLetsWait) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/100);
+  Open();
+  std::vector<std::string> asked = Requests();
+  EXPECT_LE(asked.size(), static_cast<size_t>(kMaxWants));
+  EXPECT_THAT(asked, testing::IsSupersetOf({"want train 0/0", "want validation 0/0",
+                                            "want train 0/30", "want validation 0/30"}));
+  ASSERT_TRUE(Deliver(0).ok());
+  EXPECT_THAT(Requests(), testing::SizeIs(1));
+}
+
+TEST_F(ReaderLedgerTest, WhatIsPrefetchedLeavesRoomToAskForTheNextStepOfOtherDataStreams) {
+  ReaderStream closed = Stream("validation");
+  closed.closed = true;
+  Make({Stream("train"), closed}, /*prefetch=*/1000);
+  Open();
+  EXPECT_LT(Requests().size(), static_cast<size_t>(kMaxWants));
+  ledger_->StartPass("validation");
+  EXPECT_THAT(Requests(), testing::ElementsAre("want validation 0/0"));
+}
+
+TEST_F(ReaderLedgerTest, WhatTheTrainerNeedsFirstIsAskedForFirst) {
+  Make({Stream("a"), Stream("b")}, /*prefetch=*/1);
+  Open();
+  EXPECT_THAT(Requests(),
+              testing::ElementsAre("want a 0/0", "want b 0/0", "want a 0/1", "want b 0/1"));
+}
+
 }  // namespace
 }  // namespace cpshard

@@ -273,5 +273,54 @@ TEST(DeliveryDrain, TakesNothingNewAndServesWhatIsComplete) {
   EXPECT_THAT(group.readers[0].EndOf(group.readers[0].Close()), Optional(IsOkStatus()));
 }
 
+TEST(DeliveryAway, ACallForOneStepEndsWithTheGenerationToo) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  group.PushSteps(0, 1);
+  ScriptedReader& reader = group.readers[0];
+  const PeerId call = world.Connect();
+  ASSERT_TRUE(world.delivery.Attach(call, reader.name(), /*lasting=*/false, world.now).ok());
+  world.delivery.Want(call, Want{1, {kTrain, 0, 0}}, world.now);
+  world.Deliver();
+  ASSERT_EQ(world.BoxOf(call).shards.size(), 1u) << "it is being sent, and holds memory";
+  reader.open.generation = 2;
+  reader.Start();
+  ASSERT_EQ(world.BoxOf(call).ends.size(), 1u);
+  EXPECT_THAT(world.BoxOf(call).ends[0], Refused(Code::kAborted, "STALE_GENERATION"));
+}
+
+TEST(DeliveryAway, ACallForOneStepEndsWithItsProcessToo) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  ScriptedReader& reader = group.readers[0];
+  const PeerId call = world.Connect(), over = world.Connect();
+  for (const PeerId peer : {call, over}) {
+    ASSERT_TRUE(world.delivery.Attach(peer, reader.name(), /*lasting=*/false, world.now).ok());
+  }
+  world.Disconnect(over);
+  reader.open.incarnation = 2;
+  reader.Start();
+  ASSERT_EQ(world.BoxOf(call).ends.size(), 1u);
+  EXPECT_THAT(world.BoxOf(call).ends[0], Refused(Code::kAborted, "STALE_INCARNATION"));
+  EXPECT_EQ(world.BoxOf(over).ends.size(), 0u);
+}
+
+TEST(DeliveryAway, AReaderHasMoreWhileACompleteStepWasNotSent) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  const auto has_more = [&] { return world.delivery.HasMore(group.readers[0].peer); };
+  EXPECT_FALSE(has_more());
+  group.PushSteps(0, 2);
+  EXPECT_TRUE(has_more());
+  ASSERT_THAT(group.readers[0].Get(0), Optional(IsOkStatus()));
+  EXPECT_TRUE(has_more());
+  ASSERT_THAT(group.readers[0].Get(1), Optional(IsOkStatus()));
+  EXPECT_FALSE(has_more()) << "committed or not";
+  EXPECT_FALSE(world.delivery.HasMore(group.loaders[0].peer));
+}
+
 }  // namespace
 }  // namespace cpshard

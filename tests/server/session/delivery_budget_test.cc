@@ -304,5 +304,38 @@ TEST(DeliveryBudget, SharedRoomIsDealtOutByBytesInTurns) {
   EXPECT_LE(std::abs(small_used - large_used), (32 + 8) * kMiB) << small_used << " " << large_used;
 }
 
+TEST(DeliveryBudget, GuaranteedRoomIsTakenBackFromCreditsThatNothingHasComeFor) {
+  DeliveryWorld world(WithBudget(8 * kStepBytes, /*ahead_steps=*/30));
+  ScriptedGroup early(world, 1, 1);
+  early.Start();
+  EXPECT_THAT(early.loaders[0].credits(), ElementsAre(0, 1, 2, 3, 4, 5));
+  early.loaders[0].box().credits.clear();
+  ScriptedGroup late(world, 1, 1, {kTrain}, "h");
+  late.Start();
+  EXPECT_THAT(late.loaders[0].credits(), ElementsAre(0, 1, 2)) << "though nobody moves";
+  EXPECT_EQ(early.loaders[0].position().from_step, 0);
+  EXPECT_THAT(early.loaders[0].credits(), ElementsAre(0, 1, 2)) << "what is left, said anew";
+  const auto ack = early.loaders[0].Push({.step = 4});
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_THAT(*ack, Refused(Code::kResourceExhausted, "NO_CREDIT"));
+  Stream(early, 0, 9);
+  Stream(late, 0, 9);
+  EXPECT_LE(world.delivery.counters().most_used_bytes, 8 * kStepBytes);
+}
+
+TEST(DeliveryBudget, WhatHasLandedIsNotTakenBack) {
+  DeliveryWorld world(WithBudget(8 * kStepBytes, /*ahead_steps=*/30));
+  ScriptedGroup early(world, 1, 1);
+  early.Start();
+  for (int64_t step = 0; step < 6; ++step) {
+    ASSERT_THAT(early.loaders[0].Push({.step = step, .bytes = kStepBytes}), Optional(IsOkStatus()));
+  }
+  ScriptedGroup late(world, 1, 1, {kTrain}, "h");
+  late.Start();
+  EXPECT_THAT(late.loaders[0].credits(), ElementsAre(0, 1)) << "200 bytes are free";
+  early.Consume(0, 6);
+  EXPECT_THAT(late.loaders[0].credits(), testing::Contains(2));
+}
+
 }  // namespace
 }  // namespace cpshard

@@ -203,6 +203,26 @@ TEST(DeliveryClose, AGroupWhoseReadersAllLeftIsNotTakenOverByAnEarlierGeneration
   EXPECT_THAT(group.readers[0].Open().status(), Refused(Code::kAborted, "STALE_GENERATION"));
 }
 
+TEST(DeliveryClose, AGroupWhoseReadersAllLeftDoesNotGoBackBehindWhatItsLoadersWereTold) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  group.PushSteps(0, 3);
+  group.Consume(0, 3);
+  ASSERT_EQ(group.loaders[0].box().released.back().before, 2);
+  ScriptedReader& reader = group.readers[0];
+  reader.Disconnect();
+  world.Pass(world.options.rank_timeout);
+  StreamOf(reader.open).next_step = 1;
+  StreamOf(reader.open).resume = ResumeState{1, {{0, {0, "s0"}}}};
+  EXPECT_THAT(reader.Open().status(), Refused(Code::kAborted, "ZOMBIE"))
+      << "its loader may have let go of step 1";
+  StreamOf(reader.open).next_step = 2;
+  StreamOf(reader.open).resume = ResumeState{1, {{0, {1, "s1"}}}};
+  reader.Start();
+  EXPECT_EQ(group.loaders[0].position().from_step, 2);
+}
+
 TEST(DeliveryClose, StaysClosedWhenAllOthersHaveLeft) {
   DeliveryWorld world;
   ScriptedGroup group(world, 2, 1);

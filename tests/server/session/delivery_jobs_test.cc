@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/error_details.h"
+#include "server/session/job.h"
 #include "tests/server/session/delivery_peers.h"
 
 namespace cpshard {
@@ -233,6 +234,50 @@ TEST(DeliveryJobs, AGroupThatFailedHoldsTheOthersUpUntilItsNextGeneration) {
   Job::Push(job.b, 0, 24);
   EXPECT_THAT(job.a.readers[0].AnswerTo(waits), Optional(IsOkStatus()));
   EXPECT_EQ(Job::LastLength(job.a), 24);
+}
+
+TEST(DeliveryJobs, AnotherNumberOfGroupsThanARunningOneSaysIsRefusedWithBoth) {
+  for (const int64_t wrong : {1, 3}) {
+    Job job;
+    job.a.Start();
+    job.b.readers[0].open.job_groups = wrong;
+    const absl::Status refused = job.b.readers[0].Open().status();
+    EXPECT_THAT(refused, Refused(Code::kFailedPrecondition, "TERMS_DIFFER"));
+    EXPECT_EQ(DetailsOf(refused)->values.at("field"), "job_groups");
+    EXPECT_EQ(DetailsOf(refused)->values.at("yours"), std::to_string(wrong));
+    EXPECT_EQ(DetailsOf(refused)->values.at("theirs"), "2");
+    job.b.readers[0].open.job_groups = 2;
+    job.b.Start();
+    Job::Push(job.a, 0, 8);
+    Job::Push(job.b, 0, 8);
+    EXPECT_THAT(job.a.readers[0].Get(0), Optional(IsOkStatus()));
+  }
+}
+
+TEST(DeliveryJobs, AJobMayStartAnewWithAnotherNumberOfGroups) {
+  Job job;
+  job.Start();
+  job.a.readers[0].Disconnect();
+  job.b.readers[0].Disconnect();
+  job.a.readers[0].open.generation = 2;
+  job.a.readers[0].open.job = "j";
+  job.a.readers[0].open.job_groups = 3;
+  EXPECT_TRUE(job.a.readers[0].Open().ok()) << "nobody of the earlier run is here";
+}
+
+TEST(Jobs, RemembersOnlySomeOfThoseThatGroupsHaveLeft) {
+  Jobs jobs;
+  jobs.Join("running", "a", 2);
+  for (int i = 0; i < 3000; ++i) {
+    const std::string job = "job " + std::to_string(i);
+    jobs.Join(job, "a", 2);
+    jobs.Leave(job, "a");
+  }
+  EXPECT_EQ(jobs.size(), Jobs::kMaxLeft);
+  jobs.Add("running", "a", {kTrain, 0, 0}, {});
+  jobs.Join("running", "b", 2);
+  jobs.Add("running", "b", {kTrain, 0, 0}, {});
+  EXPECT_TRUE(jobs.Ready("running", {kTrain, 0, 0}));
 }
 
 }  // namespace

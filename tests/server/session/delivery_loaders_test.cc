@@ -380,5 +380,56 @@ TEST(DeliveryLoaders, ANewProcessMayCutAStepInFewerPartsWhereNoneWasDelivered) {
   EXPECT_THAT(group.readers[0].Get(0), Optional(IsOkStatus()));
 }
 
+TEST(DeliveryLoaders, ParkedGroupsKeepNobodyFromOpeningOne) {
+  DeliveryWorld world;
+  std::deque<ScriptedLoader> loaders;
+  for (int64_t i = 0; i < world.options.max_groups; ++i) {
+    loaders.emplace_back(world, HelloOf(0, 1)).hello.group = "h" + std::to_string(i);
+    ASSERT_THAT(loaders.back().Hello(), IsOkStatus());
+  }
+  std::deque<ScriptedReader> readers;
+  for (int64_t i = 0; i < world.options.max_groups; ++i) {
+    readers.emplace_back(world, OpenOf(0, 1)).open.group = "g" + std::to_string(i);
+    ASSERT_TRUE(readers.back().Open().ok()) << i;
+  }
+  ScriptedReader more(world, OpenOf(0, 1));
+  EXPECT_EQ(more.Open().status().code(), Code::kResourceExhausted);
+  more.open.group = "h0";
+  EXPECT_EQ(more.Open().status().code(), Code::kResourceExhausted)
+      << "one that is parked counts once it is opened";
+}
+
+TEST(DeliveryLoaders, AMistakenGenerationIsForgottenWithTheProcessThatBroughtIt) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  ScriptedLoader& loader = group.loaders[0];
+  loader.hello.generation_seen = 1'000'000;
+  loader.Start();
+  EXPECT_THAT(group.readers[0].Open().status(), Refused(Code::kAborted, "STALE_GENERATION"));
+  loader.hello.generation_seen = 0;
+  loader.hello.incarnation = 2;
+  loader.Start();
+  group.readers[0].Start();
+  group.PushSteps(0, 2);
+  group.Consume(0, 2);
+}
+
+TEST(DeliveryLoaders, AMistakenGenerationIsForgottenWhenItsLoaderDoesNotComeBack) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1, {kTrain});
+  group.Start();
+  ScriptedLoader mistaken(world, HelloOf(0, 1, {kVal}));
+  mistaken.hello.generation_seen = 7;
+  mistaken.Start();
+  mistaken.Disconnect();
+  EXPECT_THAT(group.readers[0].Open().status(), Refused(Code::kAborted, "STALE_GENERATION"))
+      << "it may have lost its connection alone";
+  world.Pass(world.options.rank_timeout + absl::Seconds(1));
+  group.readers[0].Start();
+  group.PushSteps(0, 1);
+  group.Consume(0, 1);
+}
+
 }  // namespace
 }  // namespace cpshard

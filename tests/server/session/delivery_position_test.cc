@@ -345,6 +345,36 @@ TEST(DeliveryPosition, DigestsOfAnotherEpochMayChangeAndAreCounted) {
   EXPECT_THAT(scene.group.readers[0].Get(0), Optional(IsOkStatus()));
 }
 
+TEST(DeliveryPosition, AReaderIsNotToldTheStateThatItBrings) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  ASSERT_THAT(group.loaders[0].Push({.step = 0, .state = "s0"}), Optional(IsOkStatus()));
+  group.Consume(0, 1);
+  ScriptedReader& reader = group.readers[0];
+  StreamOf(reader.open).next_step = 1;
+  EXPECT_EQ(reader.Open()->streams.at(0).resume, OneLoader(0, "s0"));
+  StreamOf(reader.open).resume = OneLoader(0, "s0");
+  EXPECT_EQ(reader.Open()->streams.at(0).resume, std::nullopt);
+}
+
+TEST(DeliveryPosition, DigestsThatChangeAreANoticeOncePerEpoch) {
+  Consumed scene;
+  scene.Reopen(0);
+  ScriptedLoader& loader = scene.group.loaders[0];
+  for (int64_t step = 0; step < 3; ++step) {
+    EXPECT_THAT(loader.Push({.step = step, .digest = 4711}), Optional(IsOkStatus()));
+  }
+  ASSERT_EQ(scene.world.alerts.size(), 1u);
+  EXPECT_EQ(scene.world.alerts[0].code, "DIGEST_CHANGED");
+  EXPECT_TRUE(scene.world.alerts[0].is_notice);
+  EXPECT_THAT(scene.world.alerts[0].text, HasSubstr("train/0"));
+  EXPECT_THAT(scene.world.alerts[0].text, HasSubstr("4711"));
+  const DataStreamView view = scene.group.View().streams[0];
+  EXPECT_EQ(view.digest_changes, 3);
+  EXPECT_THAT(view.notice, HasSubstr("train/2")) << "the last one";
+}
+
 // --- the resume state
 
 TEST(DeliveryPosition, TheResumeStateIsTheLatestByStepNotByArrival) {

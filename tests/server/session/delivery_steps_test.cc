@@ -347,5 +347,54 @@ TEST_F(DeliverySteps, AfterARewindTheRingRemembersWhatCameSince) {
               Optional(Refused(Code::kFailedPrecondition, "DIGEST_CONFLICT")));
 }
 
+// --- steps that are received in parts
+
+TEST_F(DeliverySteps, ARequestGoesOnBehindWhatWasDelivered) {
+  Item first = Part(0, 0, false);
+  first.totals = StepTotals{3, std::nullopt, std::nullopt};
+  Push(first);
+  Push(Part(0, 1, false));
+  Want want;
+  want.at = {kTrain, 0, 0};
+  want.timeout_ms = 1000;
+  const uint64_t late = reader.Ask(want);
+  world.Pass(absl::Seconds(2));
+  EXPECT_THAT(reader.AnswerTo(late), Optional(Refused(Code::kDeadlineExceeded, "NOT_READY")));
+  ASSERT_EQ(reader.box().shards.size(), 2u);
+  want.from_microbatch = 2;
+  const uint64_t again = reader.Ask(want);
+  EXPECT_EQ(reader.box().shards.size(), 2u) << "nothing comes twice";
+  Push(Part(0, 2, true));
+  EXPECT_THAT(reader.AnswerTo(again), Optional(IsOkStatus()));
+  ASSERT_EQ(reader.box().shards.size(), 3u);
+  EXPECT_EQ(reader.box().shards[2].head.microbatch, 2);
+  EXPECT_THAT(reader.Commit(0), IsOkStatus()) << "all of it was delivered";
+}
+
+TEST_F(DeliverySteps, ARequestForWhatWasNotDeliveredBeginsWithTheFirstMicrobatch) {
+  Push(Part(0, 0, false));
+  Push(Part(0, 1, true));
+  Want want;
+  want.at = {kTrain, 0, 0};
+  want.from_microbatch = 1;
+  EXPECT_THAT(reader.AnswerTo(reader.Ask(want)), Optional(IsOkStatus()));
+  EXPECT_EQ(reader.box().shards.size(), 2u) << "this reader has not had microbatch 0";
+}
+
+TEST_F(DeliverySteps, AReaderThatOpensAnewGetsTheWholeStep) {
+  Item first = Part(0, 0, false);
+  first.totals = StepTotals{2, std::nullopt, std::nullopt};
+  Push(first);
+  reader.Ask(0);
+  ASSERT_EQ(reader.box().shards.size(), 1u);
+  reader.Start();
+  Want want;
+  want.at = {kTrain, 0, 0};
+  want.from_microbatch = 1;
+  reader.Ask(want);
+  ASSERT_EQ(reader.box().shards.size(), 1u);
+  EXPECT_EQ(reader.box().shards[0].head.microbatch, 0);
+}
+
 }  // namespace
 }  // namespace cpshard

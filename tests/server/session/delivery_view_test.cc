@@ -1,6 +1,7 @@
 // What an operator sees: who is there, how far everybody is, who waits for whom.
 #include <gtest/gtest.h>
 
+#include "proto/error_details.h"
 #include "tests/server/session/delivery_peers.h"
 
 namespace cpshard {
@@ -134,6 +135,93 @@ TEST(DeliveryView, ABatchIsLetGoWhenNothingNeedsIt) {
   ASSERT_THAT(group.readers[0].Commit(1), IsOkStatus());
   world.delivery.Sent(group.readers[0].peer, {kTrain, 0, 0}, 0, world.now);
   EXPECT_TRUE(batch.expired());
+}
+
+TEST(DeliveryView, ShowsWhatTrainersHaveWaitedAsTheirCommitsSay) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  group.PushSteps(0, 3);
+  ScriptedReader& reader = group.readers[0];
+  EXPECT_EQ(group.View().readers[0].elapsed_us, 0);
+  const auto commit = [&](int64_t step, std::optional<StallTime> stall, int64_t elapsed_us) {
+    ASSERT_THAT(reader.Get(step), Optional(IsOkStatus()));
+    ASSERT_THAT(
+        world.delivery.Commit(reader.peer, Commit{{kTrain, 0, step}, stall, elapsed_us}, world.now),
+        IsOkStatus());
+  };
+  commit(0, StallTime{1, 20, 300, 4000}, 50'000);
+  commit(1, std::nullopt, 0);
+  commit(2, StallTime{5, 0, 0, 1}, 7);
+  EXPECT_EQ(group.View().readers[0].stall, (StallTime{6, 20, 300, 4001}));
+  EXPECT_EQ(group.View().readers[0].elapsed_us, 50'007);
+  // It is a process' own.
+  reader.open.incarnation = 2;
+  StreamOf(reader.open).next_step = 3;
+  reader.Start();
+  EXPECT_EQ(group.View().readers[0].stall, StallTime());
+  EXPECT_EQ(group.View().readers[0].elapsed_us, 0);
+}
+
+TEST(DeliveryView, TimesThatCannotBeAddedUpStayNumbers) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  group.PushSteps(0, 1);
+  group.Consume(0, 1);
+  const int64_t large = int64_t{1} << 61;
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_THAT(
+        world.delivery.Commit(group.readers[0].peer,
+                              Commit{{kTrain, 0, 0}, StallTime{large, 0, 0, 0}, large}, world.now),
+        IsOkStatus());
+  }
+  EXPECT_EQ(group.View().readers[0].elapsed_us, int64_t{1} << 62);
+}
+
+TEST(DeliveryView, DataStreamsOfEarlierGenerationsAreNotListedOnceNobodyLoadsThem) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1, {kTrain, kVal});
+  group.Start();
+  group.PushSteps(0, 1, kVal);
+  group.loaders[0].Disconnect();
+  ScriptedGroup next(world, 1, 1, {"other"});
+  next.readers[0].open.generation = 2;
+  next.Start();
+  ASSERT_EQ(group.View().streams.size(), 1u);
+  EXPECT_EQ(group.View().streams[0].stream, "other");
+  next.PushSteps(0, 1, "other");
+  next.Consume(0, 1, "other");
+}
+
+TEST(DeliveryView, ADataStreamWithoutReadersIsListedAsLongAsSomebodyLoadsIt) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1, {kTrain, kVal});
+  group.Start();
+  group.readers[0].open = OpenOf(0, 1, {kTrain});
+  group.readers[0].open.generation = 2;
+  group.readers[0].Start();
+  EXPECT_EQ(group.View().streams.size(), 2u);
+  group.loaders[0].Disconnect();
+  EXPECT_EQ(group.View().streams.size(), 1u);
+}
+
+TEST(DeliveryView, MaxStepBytesIsWhatReadersNamed) {
+  DeliveryOptions options = SmallOptions();
+  options.told_bytes = [](int64_t memory) { return memory / 2; };
+  DeliveryWorld world(options);
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  EXPECT_EQ(group.View().streams[0].max_step_bytes, kStepBytes / 2);
+  EXPECT_EQ(group.View().streams[0].guaranteed_bytes, 3 * kStepBytes) << "of memory";
+  ScriptedReader other(world, OpenOf(0, 1));
+  StreamOf(other.open).max_step_bytes = 3 * kStepBytes;
+  const absl::Status refused = other.Open().status();
+  EXPECT_EQ(DetailsOf(refused)->values.at("yours"), "150");
+  EXPECT_EQ(DetailsOf(refused)->values.at("theirs"), "50");
+  const auto ack = group.loaders[0].Push({.step = 0, .bytes = kStepBytes + 1});
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_THAT(std::string(ack->message()), HasSubstr("max_step_bytes 50"));
 }
 
 }  // namespace

@@ -168,14 +168,13 @@ void Read(Rig& rig, int64_t rank) {
   EXPECT_EQ(next, kSteps) << "rank " << rank;
 }
 
-TEST(SessionCallsThreads, EveryReaderGetsEveryStepWhoeverBreaksOff) {
-  Rig rig;
+void OpenAll(Rig& rig, int64_t ranks) {
   v1::ShardingOptions options = Options::FromJson(R"({"round_robin": {}})")->message();
-  for (int64_t rank = 0; rank < kRanks; ++rank) {
+  for (int64_t rank = 0; rank < ranks; ++rank) {
     OpenSession open;
     open.group = "g";
     open.generation = 1;
-    open.cp_size = kRanks;
+    open.cp_size = ranks;
     open.options = options.SerializeAsString();
     open.resume = {{"train", 0}};
     open.reader = absl::StrCat("r", rank);
@@ -189,6 +188,11 @@ TEST(SessionCallsThreads, EveryReaderGetsEveryStepWhoeverBreaksOff) {
         rig.hub->Do([&](auto& delivery, absl::Time now) { return delivery.Open(open, now); });
     ASSERT_TRUE(opened.ok()) << opened.status();
   }
+}
+
+TEST(SessionCallsThreads, EveryReaderGetsEveryStepWhoeverBreaksOff) {
+  Rig rig;
+  OpenAll(rig, kRanks);
   std::vector<std::thread> peers;
   for (int64_t i = 0; i < kLoaders; ++i) peers.emplace_back([&rig, i] { Load(rig, i); });
   for (int64_t i = 0; i < kRanks; ++i) peers.emplace_back([&rig, i] { Read(rig, i); });
@@ -196,6 +200,22 @@ TEST(SessionCallsThreads, EveryReaderGetsEveryStepWhoeverBreaksOff) {
   rig.workers.Close();  // what is left to be done for calls that have gone
   rig.hub->Clear();
   EXPECT_EQ(rig.pool.stats().buffers_out, 0u);
+  rig.hub->Close();
+}
+
+TEST(PullCall, ADrainingServerDoesNotWaitForAReaderThatThereIsNothingFor) {
+  Rig rig;
+  OpenAll(rig, 1);
+  {
+    const auto call = PullCall::Make(rig.context, rig.hub, std::nullopt, [] {});
+    SendTo(*call, EncodePullRequest(SessionName{"g", 1, "r0", 1}));
+    EXPECT_EQ(call->batches(), 1) << "its trainer may be in a step";
+    call->Drain();
+    EXPECT_EQ(call->batches(), 0) << "no step is complete";
+    call->Abandon();
+  }
+  rig.workers.Close();
+  rig.hub->Clear();
   rig.hub->Close();
 }
 
