@@ -1,5 +1,5 @@
 # What `cmake --install` puts where. Components: `runtime`, the two programs; `dev`, libraries, headers
-# and messages for who builds on them. The package has two components of its own: `core` (plan,
+# and messages for who builds on them; `embedded`, libcpshard.so and its header. The package has two components of its own: `core` (plan,
 # batch, exec: Abseil and xxHash) and `client` (gRPC and Protocol Buffers too).
 include(CMakePackageConfigHelpers)
 
@@ -10,8 +10,11 @@ install(TARGETS cpshard cpshardd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COM
 foreach(folder core/plan core/batch core/exec client)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cpshard/${folder}
           COMPONENT dev
-          FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE PATTERN draw EXCLUDE)
+          FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE PATTERN draw EXCLUDE
+          PATTERN embedded EXCLUDE PATTERN python EXCLUDE)
 endforeach()
+# Of libcpshard.so what a C program includes.
+install(FILES client/embedded/cpshard.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT embedded)
 # Without codec.h and its like: they include the generated messages.
 foreach(header error_details frames json options replies session_codec session_messages
         session_views slices status tensor_places)

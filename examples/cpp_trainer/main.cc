@@ -12,8 +12,8 @@
 //
 // It does not show a collective: gloo's headers are not in the torch wheel, so a C++ program cannot
 // make a gloo group there. A trainer with a process group of its own (NCCL, MPI) hands it to
-// cpshard::Group, and GatherTokenTensor joins the shards across processes: JoinedWithoutGroup below
-// is what it computes. With Group() the same call is a step on one rank.
+// cpshard::TokenGroup, and GatherTokenTensor joins the shards across processes: JoinedWithoutGroup
+// below is what it computes. With Group() the same call is a step on one rank.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -111,7 +111,7 @@ bool OneStepOnOneRank() {
   const TokenMap map = cpshard::MakeTokenMap(
       at::tensor({int64_t{0}, int64_t{0}, kLength}).view({1, 3}), {kLength}, kLength);
   const at::Tensor gathered =
-      cpshard::GatherTokenTensor(shard, map, layout, cpshard::Group(), {.trim = true});
+      cpshard::GatherTokenTensor(shard, map, layout, cpshard::TokenGroup(), {.trim = true});
   return Expect(at::equal(gathered, tokens), "without a group, shard and gather give the tensor");
 }
 

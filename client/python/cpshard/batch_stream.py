@@ -1,0 +1,190 @@
+"""Batches through one ShardBatches stream: several in flight, sent again after a loss."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import queue
+import threading
+import time
+from typing import Any, Iterable, Iterator
+
+import grpc
+
+from ._proto import service_pb2
+from .backoff import Backoff
+from .channel import error_of_rpc, error_of_status, may_pass, stream
+from .errors import Error, error_of
+from .frames import CHUNK_BYTES, IncomingAnswer, OutgoingBatch, read
+from .messages import ALIGNMENT, check_ranks
+from .types import Shard
+
+_MAX_LOSSES = 5  # of a batch: then it may be what breaks the connections
+
+
+@dataclasses.dataclass
+class _Pending:
+    out: OutgoingBatch
+    deadline: float = math.inf  # from when it is sent first
+    sent: bool = False
+    losses: int = 0
+    answer: IncomingAnswer | None = None
+
+
+class BatchStream:
+    """Not thread-safe: one caller, on whose thread batches are taken from their source. gRPC writes
+    on a thread of its own; another one reads, so that a wait has a deadline."""
+
+    def __init__(self, channel: Any, limits: Any, deadline: float, max_inflight: int) -> None:
+        self._method = stream(channel, "ShardBatches")
+        self._limits, self._deadline = limits, deadline
+        self._max_inflight = min(max_inflight, limits.max_inflight_batches or max_inflight)
+        chunk = limits.max_chunk_bytes or CHUNK_BYTES
+        self._chunk_bytes = max(min(CHUNK_BYTES, chunk) // ALIGNMENT * ALIGNMENT, ALIGNMENT)
+        self._pending: collections.OrderedDict[int, _Pending] = collections.OrderedDict()
+        self._backoff = Backoff()
+        self._call: _Call | None = None
+
+    def __enter__(self) -> BatchStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hang_up()
+
+    def run(self, batches: Iterable[OutgoingBatch]) -> Iterator[list[Shard]]:
+        """The shards of every batch, in order. The error of one names it by its number."""
+        source = iter(batches)
+        done: dict[int, list[Shard]] = {}
+        taken = given = 0
+        while True:
+            while source is not None and taken - given < self._max_inflight:
+                try:
+                    out = next(source)
+                except StopIteration:
+                    source = None  # type: ignore[assignment]
+                    break
+                self._pending[taken] = _Pending(out)
+                taken += 1
+                self._send()
+            if given in done:
+                yield done.pop(given)
+                given += 1
+            elif not self._pending:
+                return
+            else:
+                done.update(self._receive())
+
+    # --- out
+
+    def _send(self) -> None:
+        """Hands batches to the stream, oldest first, as far as the server's limits go."""
+        under_way = sum(each.out.total_bytes for each in self._pending.values() if each.sent)
+        for number, each in self._pending.items():
+            if each.sent:
+                continue
+            bound = self._limits.max_inflight_bytes
+            if under_way and bound and under_way + each.out.total_bytes > bound:
+                return
+            if self._call is None:
+                self._call = _Call(self._method)
+            self._call.write(each.out.frames(number + 1, self._chunk_bytes))
+            each.deadline = min(each.deadline, time.monotonic() + self._deadline)
+            each.sent, each.answer = True, IncomingAnswer(2 * (self._limits.max_batch_bytes
+                                                               or 1 << 40))
+            under_way += each.out.total_bytes
+
+    def _hang_up(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        self._call = None
+
+    # --- in
+
+    def _receive(self) -> dict[int, list[Shard]]:
+        """Waits for one message; the batch that it completes, if it does."""
+        self._send()
+        assert self._call is not None
+        patience = min(each.deadline for each in self._pending.values()) - time.monotonic()
+        try:
+            message = self._call.read(max(patience, 0.0))
+        except queue.Empty:
+            raise error_of("DEADLINE_EXCEEDED", f"batch {next(iter(self._pending))} was not "
+                           f"answered within {self._deadline} seconds") from None
+        if isinstance(message, Error):
+            self._lost(message)
+            return {}
+        self._backoff.reset()
+        frame, body = read(service_pb2.ShardFrame, message)
+        number = frame.batch_id - 1
+        if frame.draining or number not in self._pending:
+            return {}
+        if frame.HasField("status"):
+            self._refused(number, error_of_status(frame.status))
+            return {}
+        answer = self._pending[number].answer
+        assert answer is not None
+        answer.take(frame, body)
+        if not answer.complete:
+            return {}
+        out = self._pending.pop(number).out
+        shards = answer.shards(out.library)
+        check_ranks(shards, out.cp_size, out.ranks)
+        return {number: shards}
+
+    def _refused(self, number: int, error: Error) -> None:
+        """Sends it again, on a stream of its own, where time may help."""
+        if error.retry_after is None:
+            raise error.with_message(f"batch {number}: {error.message}")
+        self._lost(error, error.retry_after)
+
+    def _lost(self, error: Error, at_least: float = 0.0) -> None:
+        """All that is not answered will be sent again, after a while."""
+        self._hang_up()
+        if not may_pass(error):
+            raise error
+        for number, each in self._pending.items():
+            each.losses += each.sent
+            each.sent = False
+            if each.losses >= _MAX_LOSSES and not at_least:
+                raise error.with_message(f"batch {number} was under way when the connection broke "
+                                         f"{each.losses} times: {error.message}")
+        pause = max(self._backoff.next(), self._backoff.spread(at_least))
+        first = min(each.deadline for each in self._pending.values())
+        if time.monotonic() + pause >= first:
+            raise error_of("DEADLINE_EXCEEDED", f"batch {next(iter(self._pending))} was not "
+                           f"answered within {self._deadline} seconds: {error.message}")
+        time.sleep(pause)
+
+
+class _Call:
+    """One call; what it is given to write and what it has read wait in queues."""
+
+    def __init__(self, method: Any) -> None:
+        self._out: queue.SimpleQueue[Iterator[bytes] | None] = queue.SimpleQueue()
+        self._in: queue.SimpleQueue[bytes | Error] = queue.SimpleQueue()
+        self._call = method(self._frames())
+        threading.Thread(target=self._read, name="cpshard-read", daemon=True).start()
+
+    def _frames(self) -> Iterator[bytes]:
+        while (frames := self._out.get()) is not None:
+            yield from frames
+
+    def _read(self) -> None:
+        try:
+            for message in self._call:
+                self._in.put(message)
+            self._in.put(error_of("UNAVAILABLE", "the server has ended the stream"))
+        except grpc.RpcError as error:
+            self._in.put(error_of_rpc(error))
+
+    def write(self, frames: Iterator[bytes]) -> None:
+        self._out.put(frames)
+
+    def read(self, patience: float) -> bytes | Error:
+        """The next message, or what the call ended with. queue.Empty: not within `patience`."""
+        return self._in.get(timeout=patience)
+
+    def cancel(self) -> None:
+        self._out.put(None)
+        self._call.cancel()

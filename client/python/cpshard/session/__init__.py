@@ -1,0 +1,1 @@
+"""Sessions: loaders push the batches of steps, ranks pull their shards of them."""

@@ -1,0 +1,131 @@
+"""The token verbs by the layout that came with a shard, as cpshard.rank and cpshard.connect give it.
+
+    for batch, layout in cpshard.rank(..., tensors="torch"):
+        log_probs = model(**batch)                                               # [B, L]
+        full = cpshard.torch.gather_token_tensor(layout, mesh["cp"], log_probs, trim=True)  # [B, S]
+
+A layout tells the columns of its own rank. The first gather by it asks the other ranks for theirs,
+in two small exchanges, and finds out whether all of them hold the same batch; what was asked is
+kept for as long as the layout lives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ..types import ShardLayout
+from . import mesh as meshes
+from . import token_maps
+from .token_layout import TokenLayout
+
+_CPU = torch.device("cpu")
+_NO_MOVES = torch.zeros((2, 4), dtype=torch.long)
+
+
+def token_layout(layout: ShardLayout, cp_mesh: Any = None,
+                 device: torch.device = _CPU) -> TokenLayout:
+    """The layout of this rank's shard as tensors on `device`, for the verbs and for torch.compile.
+
+    Args:
+        layout: as it came with the shard; with `runs`, which cpshard's own layouts have.
+        cp_mesh: whose ranks hold the batch: a collective, where there are several. None: shards can
+            be cut by the result, and nothing gathered.
+
+    Raises:
+        ValueError: the layout has no runs, or is of another group or rank; on every rank, with both
+            values: the ranks hold different batches.
+    """
+    runs = _runs_of(layout)
+    indices = torch.from_numpy(_columns(runs)).to(device)
+    captured = layout.local_token_global_indices
+    positions = layout.input_token_stream_positions
+    made = TokenLayout(
+        indices=indices, order=indices, moves=_NO_MOVES, sizes=(len(indices),),
+        positions=None if positions is None else torch.as_tensor(positions).to(device),
+        input_row_shape=layout.input_row_shape, original_seq_len=layout.original_seq_len,
+        padded_seq_len=layout.padded_seq_len,
+        captured_columns=None if captured is None else len(indices) * meshes.size_of(cp_mesh),
+        group="")
+    group = meshes.group_name_of(cp_mesh)
+    if not group:
+        return made
+    token_map = token_maps.of_layout(layout, device)
+    if token_map is None:
+        token_maps.remember_runs(layout, _exchange(layout, runs, cp_mesh, device))
+        token_map = token_maps.of_layout(layout, device)
+        assert token_map is not None
+    return dataclasses.replace(made, order=token_map.order, moves=token_map.moves,
+                               sizes=token_map.sizes, group=group)
+
+
+def shard_token_tensor(layout: ShardLayout, tensor: torch.Tensor, seq_dim: int = 1,
+                       fill: Optional[float | int] = None) -> torch.Tensor:
+    """This rank's slots of a full tensor: see ContextParallelSharder.shard_token_tensor."""
+    return token_layout(layout, None, tensor.device).shard_token_tensor(tensor, seq_dim, fill)
+
+
+def gather_token_tensor(layout: ShardLayout, cp_mesh: Any, tensor: torch.Tensor, seq_dim: int = 1,
+                        trim: bool = False, fill: Optional[float | int] = None, *,
+                        gradient: str = "sum") -> torch.Tensor:
+    """The full tensor from every rank's slots, differentiable; a collective. See
+    ContextParallelSharder.gather_token_tensor."""
+    return token_layout(layout, cp_mesh, tensor.device).gather_token_tensor(
+        tensor, seq_dim, trim, fill, gradient=gradient)
+
+
+def _runs_of(layout: ShardLayout) -> token_maps.Runs:
+    if layout.runs is None:
+        raise ValueError("the layout has no runs, so it tells no columns: it was not made by "
+                         "cpshard; use a ContextParallelSharder with its index map")
+    return np.asarray(layout.runs, np.int64).reshape(-1, 2)
+
+
+def _columns(runs: token_maps.Runs) -> Any:
+    """The padded column of every slot, int64 [L]."""
+    ends = runs[:, 1].cumsum()
+    shift = runs[:, 0] - (ends - runs[:, 1])  # column of a slot of the run, less the slot
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(shift, runs[:, 1])
+
+
+def _exchange(layout: ShardLayout, runs: token_maps.Runs, cp_mesh: Any, device: torch.device
+              ) -> list[token_maps.Runs]:
+    """The runs of all ranks."""
+    padded = -1 if layout.padded_seq_len is None else layout.padded_seq_len
+    digest = np.uint64(layout.batch_digest or 0).astype(np.int64)
+    head = torch.tensor([len(runs), layout.cp_rank, layout.cp_size, padded, int(digest)],
+                        device=device)
+    heads = [each.tolist() for each in _all_gather(head, cp_mesh)]
+    _check_agreement(heads)
+    own = torch.zeros((max(each[0] for each in heads), 2), dtype=torch.long)
+    own[:len(runs)] = torch.from_numpy(runs)
+    parts = _all_gather(own.to(device), cp_mesh)
+    return [part[:each[0]].cpu().numpy() for part, each in zip(parts, heads)]
+
+
+def _check_agreement(heads: list[list[int]]) -> None:
+    """Alike on every rank: none goes on where another one stops."""
+    for rank, (_, cp_rank, cp_size, padded, digest) in enumerate(heads):
+        if (cp_rank, cp_size) != (rank, len(heads)):
+            raise ValueError(f"rank {rank} of a mesh of {len(heads)} has the layout of rank "
+                             f"{cp_rank} of {cp_size}: give the mesh of the group that the shards "
+                             "were made for")
+        if (padded, digest) != tuple(heads[0][3:]):
+            raise ValueError(
+                "the ranks hold shards of different batches: padded_seq_len and batch_digest are "
+                f"{heads[0][3]} and {_unsigned(heads[0][4])} on rank 0, {padded} and "
+                f"{_unsigned(digest)} on rank {rank}; gather by the layouts of one step")
+
+
+def _unsigned(digest: int) -> int:
+    return digest & ((1 << 64) - 1)
+
+
+def _all_gather(tensor: torch.Tensor, cp_mesh: Any) -> list[torch.Tensor]:
+    parts = [torch.empty_like(tensor) for _ in range(cp_mesh.size())]
+    dist.all_gather(parts, tensor, group=cp_mesh.get_group())
+    return parts

@@ -1,0 +1,63 @@
+"""torch.compile over the drop-in's verbs: one graph serves the layouts of all batches."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import cpshard.torch as ours
+
+LAYOUTS = 50
+KINDS = {"contiguous": (ours.shard_batch_contiguous, ours.contiguous_local_indices),
+         "round_robin": (ours.shard_batch_load_balanced, ours.round_robin_local_indices),
+         "thd": (ours.shard_batch_thd, None)}
+
+
+def verbs(layout: ours.TokenLayout, tensor: torch.Tensor, local: torch.Tensor, seq_dim: int) -> Any:
+    return (layout.shard_token_tensor(tensor, fill=0), layout.gather_token_tensor(local, seq_dim),
+            layout.gather_token_tensor(local, seq_dim, trim=True))
+
+
+def batch_of(kind: str, source: random.Random) -> dict[str, torch.Tensor]:
+    """Rows of another length each time; packed, of other documents too."""
+    if kind != "thd":
+        ids = torch.zeros(2, source.randint(5, 200), dtype=torch.long)
+        return {"input_ids": ids, "labels": ids.clone()}
+    lengths = torch.tensor([source.randint(1, 9) * 8 for _ in range(source.randint(2, 6))])
+    ids = torch.zeros(2, int(lengths.sum()), dtype=torch.long)
+    return {"input_ids": ids, "labels": ids.clone(), "position_ids": ids.clone(),
+            "seq_lens": lengths.repeat(2, 1)}
+
+
+def compiled(mesh: Any, kind: str) -> int:
+    """How often the verbs are compiled; results and gradients are compared with the eager ones."""
+    counter = CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    run = torch.compile(verbs, backend=counter, fullgraph=True, dynamic=True)
+    source = random.Random(3)
+    shard, index_map = KINDS[kind]
+    for _ in range(LAYOUTS):
+        sharder = ours.ContextParallelSharder(device_mesh=mesh, shard_batch=shard,
+                                              local_token_global_indices=index_map)
+        batch = batch_of(kind, source)
+        tensor = torch.rand(batch["input_ids"].shape, requires_grad=True)
+        sharder.shard(batch)
+        length = sharder.shard_layout.padded_seq_len // mesh.size()
+        local = torch.rand([length] if kind == "thd" else [2, length], requires_grad=True)
+        outcomes = []
+        for call in (verbs, run):
+            results = call(sharder.token_layout(), tensor, local, local.dim() - 1)
+            sum((result * result).sum() for result in results).backward()
+            outcomes.append((tensor.grad, local.grad, *results))
+            tensor.grad = local.grad = None
+        assert all(map(torch.equal, *outcomes))
+    return counter.frame_count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_verbs_compile_at_most_twice_over_many_layouts(worlds, kind):
+    """Twice: rows that need padding and rows that need none are two graphs."""
+    assert max(worlds.run(2, compiled, kind)) <= 2

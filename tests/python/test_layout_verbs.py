@@ -1,0 +1,119 @@
+"""The token verbs by a layout that came with a shard: no plan of the batch is at hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import cpshard
+import cpshard.torch
+from cpshard import embedded
+
+TOKENS = 22
+OPTIONS = {
+    "round_robin": ({"round_robin": {}}, {}),
+    "contiguous": ({"contiguous": {"pad_multiple": 3}, "padding_token_id": 9}, {}),
+    # 9 + 4 slots on rank 0, 9 on rank 1.
+    "explicit": ({"explicit": {"ranks": [
+        {"runs": [{"source": 0, "length": 9}, {"source": 18, "length": 4}]},
+        {"runs": [{"source": 9, "length": 9}]}]}}, {}),
+    "deepseek_v41": ({"deepseek_v41": {"packed_alignment": 4}, "padding_token_id": 9},
+                     {"seq_lens": torch.tensor([[5, 9, 8], [22, -1000, -1000]])}),
+}
+
+
+def batch_of(layout, first=0):
+    ids = torch.arange(first, first + 2 * TOKENS).view(2, TOKENS)
+    return {"input_ids": ids, "labels": ids + 1000, **OPTIONS[layout][1]}
+
+
+def received(mesh, layout, first=0):
+    """This rank's shard as from a server: nothing else is known of the batch."""
+    plan = embedded.plan(batch_of(layout, first), OPTIONS[layout][0], mesh.size(), digest=True)
+    shard = plan.shard(mesh.get_local_rank())
+    return shard.batch, dataclasses.replace(shard.layout)
+
+
+def gathered(mesh, layout):
+    batch, record = received(mesh, layout)
+    full = cpshard.torch.gather_token_tensor(record, mesh, batch["labels"], trim=True, fill=-7)
+    again = cpshard.torch.shard_token_tensor(record, full, fill=-100)
+    return full.tolist(), torch.equal(again, batch["labels"])
+
+
+@pytest.mark.parametrize("cp_size", [2, 4])
+@pytest.mark.parametrize("layout", ["round_robin", "contiguous", "deepseek_v41"])
+def test_gather_with_trim_gives_back_what_was_sharded(worlds, layout, cp_size):
+    expected = batch_of(layout)["labels"].tolist()
+    for full, shards_again in worlds.run(cp_size, gathered, layout):
+        assert full == expected
+        assert shards_again
+
+
+def uneven(mesh):
+    batch, record = received(mesh, "explicit")
+    labels = batch["labels"].float().requires_grad_()
+    full = cpshard.torch.gather_token_tensor(record, mesh, labels)
+    (full * torch.arange(TOKENS)).sum().backward()
+    return full.tolist(), labels.grad.tolist()
+
+
+def test_shards_of_uneven_length_come_back_with_their_gradients(worlds):
+    columns = [[*range(9), *range(18, 22)], [*range(9, 18)]]
+    for rank, (full, gradient) in enumerate(worlds.run(2, uneven)):
+        assert full == batch_of("explicit")["labels"].float().tolist()
+        # Both ranks weigh column i with i.
+        assert gradient == [[2.0 * column for column in columns[rank]]] * 2
+
+
+def of_other_batches(mesh):
+    batch, record = received(mesh, "round_robin", first=mesh.get_local_rank())
+    return cpshard.torch.gather_token_tensor(record, mesh, batch["labels"])
+
+
+def test_shards_of_different_batches_are_refused_on_every_rank(worlds):
+    for raised in worlds.run(2, of_other_batches, raises=False):
+        assert "ValueError" in raised.kinds
+        assert "different batches" in raised.text and "on rank 1" in raised.text
+
+
+def of_other_ranks(mesh):
+    batch, record = received(mesh, "round_robin")
+    return cpshard.torch.gather_token_tensor(dataclasses.replace(record, cp_rank=0), mesh,
+                                             batch["labels"])
+
+
+def test_a_layout_of_another_rank_is_refused_on_every_rank(worlds):
+    for raised in worlds.run(2, of_other_ranks, raises=False):
+        assert "ValueError" in raised.kinds
+        assert "rank 1 of a mesh of 2 has the layout of rank 0 of 2" in raised.text
+
+
+def collectives(mesh):
+    import torch.distributed as dist
+
+    count, call = [], dist.all_gather
+    dist.all_gather = lambda *args, **kwargs: (count.append(1), call(*args, **kwargs))[1]
+    try:
+        batch, record = received(mesh, "round_robin")
+        for _ in range(3):
+            cpshard.torch.gather_token_tensor(record, mesh, batch["labels"])
+    finally:
+        dist.all_gather = call
+    return len(count)
+
+
+def test_the_other_ranks_are_asked_once_for_a_layout(worlds):
+    assert worlds.run(2, collectives) == [2, 2]
+
+
+def test_a_layout_without_runs_is_refused():
+    with pytest.raises(ValueError, match="no runs"):
+        cpshard.torch.token_layout(cpshard.ShardLayout(padded_seq_len=8))
+
+
+def test_indices_are_the_columns_of_the_runs_in_slot_order():
+    runs = np.array([[4, 2], [0, 1], [9, 3]])
+    made = cpshard.torch.token_layout(cpshard.ShardLayout(runs=runs, padded_seq_len=12))
+    assert made.indices.tolist() == [4, 5, 0, 9, 10, 11]
