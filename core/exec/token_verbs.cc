@@ -80,8 +80,8 @@ std::vector<ShardLayout> RecordsOf(const ShardLayout& layout, const std::vector<
 
 }  // namespace
 
-absl::StatusOr<std::vector<Tensor>> ShardTokenTensor(const ShardLayout& layout, const TokenMap& map,
-                                                     const Tensor& tensor,
+absl::StatusOr<std::vector<Tensor>> ShardTokenTensor(const ShardLayout& layout,
+                                                     const HeldColumns& map, const Tensor& tensor,
                                                      const ShardTokenOptions& options,
                                                      const Limits& limits, Executor& executor,
                                                      BufferPool& pool) {
@@ -96,12 +96,12 @@ absl::StatusOr<std::vector<Tensor>> ShardTokenTensor(absl::Span<const ShardLayou
                                                      const ShardTokenOptions& options,
                                                      const Limits& limits, Executor& executor,
                                                      BufferPool& pool) {
-  TokenMap map;
+  HeldColumns map;
   CPSHARD_ASSIGN_OR_RETURN(map.captured, CapturedMapOf(layouts));
   return ShardTokenTensor(layouts.front(), map, tensor, options, limits, executor, pool);
 }
 
-absl::StatusOr<Tensor> GatherTokenTensor(const ShardLayout& layout, const TokenMap& map,
+absl::StatusOr<Tensor> GatherTokenTensor(const ShardLayout& layout, const HeldColumns& map,
                                          const std::vector<Tensor>& parts,
                                          const GatherOptions& options, const Limits& limits,
                                          Executor& executor, BufferPool& pool) {

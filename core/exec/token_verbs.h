@@ -18,8 +18,8 @@ namespace cpshard {
 // reports; its fields 2 to 5 are read. Outputs are in pooled memory.
 // Errors: those of PlanShardToken; InvalidArgument: an output over limits.max_batch_bytes, a tensor
 // that ValidateSpec refuses; ResourceExhausted: the pool.
-absl::StatusOr<std::vector<Tensor>> ShardTokenTensor(const ShardLayout& layout, const TokenMap& map,
-                                                     const Tensor& tensor,
+absl::StatusOr<std::vector<Tensor>> ShardTokenTensor(const ShardLayout& layout,
+                                                     const HeldColumns& map, const Tensor& tensor,
                                                      const ShardTokenOptions& options,
                                                      const Limits& limits, Executor& executor,
                                                      BufferPool& pool);
@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<Tensor>> ShardTokenTensor(absl::Span<const ShardLayou
 
 // gather_token_tensor (9.3) by a map instead of records, which Gather takes: parts[i] is rank i's.
 // Errors: as Gather; InvalidArgument too for a length that the closed form does not divide.
-absl::StatusOr<Tensor> GatherTokenTensor(const ShardLayout& layout, const TokenMap& map,
+absl::StatusOr<Tensor> GatherTokenTensor(const ShardLayout& layout, const HeldColumns& map,
                                          const std::vector<Tensor>& parts,
                                          const GatherOptions& options, const Limits& limits,
                                          Executor& executor, BufferPool& pool);

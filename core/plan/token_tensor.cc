@@ -129,7 +129,7 @@ absl::StatusOr<CapturedMap> CapturedMapOf(absl::Span<const ShardLayout> layouts)
   return captured;
 }
 
-absl::StatusOr<std::vector<IndexMap>> PartitionOf(const TokenMap& map, int64_t columns,
+absl::StatusOr<std::vector<IndexMap>> PartitionOf(const HeldColumns& map, int64_t columns,
                                                   const Limits& limits) {
   CPSHARD_ASSIGN_OR_RETURN(const TokenColumns<int64_t> fits, TokenColumnsOf(map, limits));
   if (const auto refusal = token_verbs::CheckColumns(fits, columns)) return ToStatus(*refusal);
@@ -138,11 +138,11 @@ absl::StatusOr<std::vector<IndexMap>> PartitionOf(const TokenMap& map, int64_t c
     return map.captured->maps;
   }
   switch (*map.closed_form) {
-    case TokenMap::ClosedForm::kIdentity:
+    case HeldColumns::ClosedForm::kIdentity:
       return WholePartition(columns, map.cp_size);
-    case TokenMap::ClosedForm::kContiguous:
+    case HeldColumns::ClosedForm::kContiguous:
       return ContiguousPartition(columns, map.cp_size);
-    case TokenMap::ClosedForm::kRoundRobin:
+    case HeldColumns::ClosedForm::kRoundRobin:
       return RoundRobinPartition(columns, map.cp_size);
   }
   return absl::InternalError("no such map");
@@ -150,7 +150,15 @@ absl::StatusOr<std::vector<IndexMap>> PartitionOf(const TokenMap& map, int64_t c
 
 absl::StatusOr<TokenLayout<int64_t>> TokenLayoutOf(const ShardLayout& layout) {
   TokenLayout<int64_t> says{layout.original_seq_len, layout.padded_seq_len, {}, {}};
-  if (layout.input_row_shape) says.input_row_shape = layout.input_row_shape->values;
+  if (layout.input_row_shape) {
+    const IntArray& rows = *layout.input_row_shape;
+    if (rows.shape.size() != 1 || rows.shape[0] != static_cast<int64_t>(rows.values.size())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the layout's input_row_shape has ", rows.values.size(),
+                       " elements, but the shape ", DimsString(rows.shape)));
+    }
+    says.input_row_shape = rows.values;
+  }
   if (!layout.input_token_stream_positions) return says;
   const IntArray& positions = *layout.input_token_stream_positions;
   says.positions_shape = positions.shape;
@@ -164,7 +172,7 @@ absl::StatusOr<TokenLayout<int64_t>> TokenLayoutOf(const ShardLayout& layout) {
                    " elements, but the shape ", DimsString(positions.shape), ", not [B, S]"));
 }
 
-absl::StatusOr<TokenColumns<int64_t>> TokenColumnsOf(const TokenMap& map, const Limits& limits) {
+absl::StatusOr<TokenColumns<int64_t>> TokenColumnsOf(const HeldColumns& map, const Limits& limits) {
   TokenColumns<int64_t> columns;
   if (map.captured) {
     columns.captured = map.captured->columns;
@@ -173,13 +181,13 @@ absl::StatusOr<TokenColumns<int64_t>> TokenColumnsOf(const TokenMap& map, const 
   CPSHARD_RETURN_IF_ERROR(CheckRanks(map.cp_size, limits));
   if (!map.closed_form) return columns;
   switch (*map.closed_form) {
-    case TokenMap::ClosedForm::kIdentity:
+    case HeldColumns::ClosedForm::kIdentity:
       columns.divisor = 1;
       break;
-    case TokenMap::ClosedForm::kContiguous:
+    case HeldColumns::ClosedForm::kContiguous:
       columns.divisor = map.cp_size;
       break;
-    case TokenMap::ClosedForm::kRoundRobin:
+    case HeldColumns::ClosedForm::kRoundRobin:
       columns.divisor = 2 * map.cp_size;
       break;
   }
@@ -191,7 +199,7 @@ absl::Status StatusFor(const Refusal& refusal, absl::string_view name) {
   return absl::Status(status.code(), absl::StrCat("stream '", name, "': ", status.message()));
 }
 
-absl::StatusOr<ShardPlan> PlanShardToken(const ShardLayout& layout, const TokenMap& map,
+absl::StatusOr<ShardPlan> PlanShardToken(const ShardLayout& layout, const HeldColumns& map,
                                          const TensorSpec& tensor, const ShardTokenOptions& options,
                                          const Limits& limits) {
   CPSHARD_ASSIGN_OR_RETURN(const TokenLayout<int64_t> says, TokenLayoutOf(layout));

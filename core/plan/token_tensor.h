@@ -25,7 +25,7 @@ struct CapturedMap {
 };
 
 // Which padded columns every rank holds, as a verb is told of it (contract 9.1).
-struct TokenMap {
+struct HeldColumns {
   enum class ClosedForm { kIdentity, kContiguous, kRoundRobin };
   std::optional<CapturedMap> captured;  // wins over the closed form
   std::optional<ClosedForm> closed_form;
@@ -40,13 +40,13 @@ absl::StatusOr<CapturedMap> CapturedMapOf(absl::Span<const ShardLayout> layouts)
 // The map of each rank over `columns` columns. InvalidArgument: cp_size is not 1 ... max_ranks, or
 // does not divide the columns as the map needs it. FailedPrecondition: there is no map, or captured
 // ones are of another length, or not within it.
-absl::StatusOr<std::vector<IndexMap>> PartitionOf(const TokenMap& map, int64_t columns,
+absl::StatusOr<std::vector<IndexMap>> PartitionOf(const HeldColumns& map, int64_t columns,
                                                   const Limits& limits = {});
 
 // What the decisions of 9.2 and 9.3 ask for. FailedPrecondition: positions or a row shape that are
 // not what their own numbers say (a record comes from a peer or a file).
 absl::StatusOr<TokenLayout<int64_t>> TokenLayoutOf(const ShardLayout& layout);
-absl::StatusOr<TokenColumns<int64_t>> TokenColumnsOf(const TokenMap& map,
+absl::StatusOr<TokenColumns<int64_t>> TokenColumnsOf(const HeldColumns& map,
                                                      const Limits& limits = {});
 
 // The status of a refusal that is about the tensor `name`.
@@ -63,7 +63,7 @@ struct ShardTokenOptions {
 // FailedPrecondition: no map; the layout is not of this tensor; positions that are no placement.
 // InvalidArgument: no such axis; a `fill` that is needed and missing, or that the dtype cannot
 // hold; a length that the closed form does not divide.
-absl::StatusOr<ShardPlan> PlanShardToken(const ShardLayout& layout, const TokenMap& map,
+absl::StatusOr<ShardPlan> PlanShardToken(const ShardLayout& layout, const HeldColumns& map,
                                          const TensorSpec& tensor, const ShardTokenOptions& options,
                                          const Limits& limits = {});
 

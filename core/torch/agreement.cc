@@ -15,16 +15,16 @@ namespace {
 // What a rank says, as it is sent: all of it as one hash, then as much as there is room for.
 struct Record {
   static constexpr size_t kNumbers = 61, kText = 512;
-  int64_t hash = 0, number_count = 0, text_size = 0;
+  uint64_t hash = 0;
+  int64_t number_count = 0, text_size = 0;
   std::array<int64_t, kNumbers> numbers = {};
   std::array<char, kText> text = {};
 };
 constexpr int64_t kWords = sizeof(Record) / sizeof(int64_t);
 static_assert(sizeof(Record) == kWords * sizeof(int64_t));
 
-int64_t HashOf(const void* data, size_t size) {
-  const std::string_view bytes(static_cast<const char*>(data), size);
-  return static_cast<int64_t>(std::hash<std::string_view>()(bytes));
+uint64_t HashOf(const void* data, size_t size) {
+  return std::hash<std::string_view>()({static_cast<const char*>(data), size});
 }
 
 Record RecordOf(at::IntArrayRef numbers, const std::string& what) {
@@ -54,7 +54,7 @@ bool AgreementIsChecked() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-void Agree(at::IntArrayRef numbers, const std::string& what, const Group& group) {
+void Agree(at::IntArrayRef numbers, const std::string& what, const TokenGroup& group) {
   const int64_t ranks = group.size();
   if (ranks == 1) return;
   const Record own = RecordOf(numbers, what);
@@ -74,11 +74,17 @@ void Agree(at::IntArrayRef numbers, const std::string& what, const Group& group)
   }
 }
 
+void TellRefusal(const c10::Error& error, const char* verb, const TokenGroup& group) {
+  if (!AgreementIsChecked()) return;
+  Agree({}, c10::str(verb, " refuses: ", error.what_without_backtrace()), group);
+}
+
 int64_t Fingerprint(const at::Tensor& tensor) {
   const at::Tensor host = tensor.cpu().contiguous();
-  return HashOf(host.data_ptr(), host.nbytes()) ^
-         HashOf(host.sizes().data(), host.sizes().size() * sizeof(int64_t)) ^
-         static_cast<int64_t>(host.scalar_type());
+  const uint64_t hash = HashOf(host.data_ptr(), host.nbytes()) ^
+                        HashOf(host.sizes().data(), host.sizes().size() * sizeof(int64_t)) ^
+                        static_cast<uint64_t>(host.scalar_type());
+  return static_cast<int64_t>(hash);
 }
 
 }  // namespace cpshard

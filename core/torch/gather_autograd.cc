@@ -16,7 +16,7 @@ struct GatherTokensNode : Function<GatherTokensNode> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& local,
                             const at::Tensor& order, const at::Tensor& moves,
                             const std::vector<c10::SymInt>& sizes, int64_t dim, std::string group,
-                            bool slice_gradient, std::string verb) {
+                            bool slice_gradient, std::string verb, bool needs_gradient) {
     context->save_for_backward({order, moves});
     context->saved_data["sizes"] = c10::SymIntArrayRef(sizes);
     context->saved_data["slots"] = local.sym_size(dim);
@@ -24,7 +24,8 @@ struct GatherTokensNode : Function<GatherTokensNode> {
     context->saved_data["group"] = group;
     context->saved_data["slice"] = slice_gradient;
     at::AutoDispatchBelowADInplaceOrView below;
-    return CallGatherTokens(local, order, moves, sizes, dim, group, slice_gradient, verb);
+    return CallGatherTokens(local, order, moves, sizes, dim, group, slice_gradient, verb,
+                            needs_gradient);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -33,31 +34,35 @@ struct GatherTokensNode : Function<GatherTokensNode> {
     const at::Tensor grad = CallGatherTokensBackward(
         grads[0], saved[0], saved[1], data["sizes"].toSymIntVector(), data["slots"].toSymInt(),
         data["dim"].toInt(), data["group"].toStringRef(), data["slice"].toBool());
-    return {grad, {}, {}, {}, {}, {}, {}, {}};
+    return {grad, {}, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 struct GatherSequenceNode : Function<GatherSequenceNode> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& local, int64_t dim,
-                            std::string group, bool slice_gradient) {
+                            std::string group, bool slice_gradient, bool needs_gradient) {
     context->saved_data["dim"] = dim;
     context->saved_data["group"] = group;
     context->saved_data["slice"] = slice_gradient;
     at::AutoDispatchBelowADInplaceOrView below;
-    return CallGatherSequence(local, dim, group, slice_gradient);
+    return CallGatherSequence(local, dim, group, slice_gradient, needs_gradient);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     auto& data = context->saved_data;
     const at::Tensor grad = CallGatherSequenceBackward(
         grads[0], data["dim"].toInt(), data["group"].toStringRef(), data["slice"].toBool());
-    return {grad, {}, {}, {}};
+    return {grad, {}, {}, {}, {}};
   }
 };
 
+bool NeedsGradient(const at::Tensor& tensor) {
+  return tensor.requires_grad() && at::GradMode::is_enabled();
+}
+
 void CheckFirstOrder(const at::Tensor& grad) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !(grad.requires_grad() && at::GradMode::is_enabled()),
+      !NeedsGradient(grad),
       "a gather of tokens is differentiable once: there is no gradient of its gradient. Take the "
       "first gradient without create_graph, or detach it");
 }
@@ -66,14 +71,15 @@ void CheckFirstOrder(const at::Tensor& grad) {
 
 at::Tensor GatherTokensAutograd(const at::Tensor& local, const at::Tensor& order,
                                 const at::Tensor& moves, c10::SymIntArrayRef sizes, int64_t dim,
-                                std::string group, bool slice_gradient, std::string verb) {
-  return GatherTokensNode::apply(local, order, moves, sizes.vec(), dim, group, slice_gradient,
-                                 verb);
+                                std::string group, bool slice_gradient, std::string verb,
+                                bool /*needs_gradient*/) {
+  return GatherTokensNode::apply(local, order, moves, sizes.vec(), dim, group, slice_gradient, verb,
+                                 NeedsGradient(local));
 }
 
 at::Tensor GatherSequenceAutograd(const at::Tensor& local, int64_t dim, std::string group,
-                                  bool slice_gradient) {
-  return GatherSequenceNode::apply(local, dim, group, slice_gradient);
+                                  bool slice_gradient, bool /*needs_gradient*/) {
+  return GatherSequenceNode::apply(local, dim, group, slice_gradient, NeedsGradient(local));
 }
 
 at::Tensor GatherTokensBackwardAutograd(const at::Tensor& grad, const at::Tensor& order,

@@ -10,12 +10,13 @@ namespace cpshard {
 
 // Kernels of cpshard::_gather_tokens and its kin for autograd: they call the operator below
 // autograd and leave a node behind that calls the operator of the gradient. Arguments as in
-// operators.cc.
+// operators.cc; needs_gradient is found here, whatever the caller said.
 at::Tensor GatherTokensAutograd(const at::Tensor& local, const at::Tensor& order,
                                 const at::Tensor& moves, c10::SymIntArrayRef sizes, int64_t dim,
-                                std::string group, bool slice_gradient, std::string verb);
+                                std::string group, bool slice_gradient, std::string verb,
+                                bool needs_gradient);
 at::Tensor GatherSequenceAutograd(const at::Tensor& local, int64_t dim, std::string group,
-                                  bool slice_gradient);
+                                  bool slice_gradient, bool needs_gradient);
 
 // A gradient of a gradient is refused: NotImplementedError.
 at::Tensor GatherTokensBackwardAutograd(const at::Tensor& grad, const at::Tensor& order,

@@ -8,7 +8,8 @@ namespace cpshard {
 namespace {
 
 at::Tensor SumOverRanks(const at::Tensor& sent, at::IntArrayRef sizes,
-                        const std::vector<int64_t>& splits, const Group& group, const char* verb) {
+                        const std::vector<int64_t>& splits, const TokenGroup& group,
+                        const char* verb) {
   at::Tensor received = at::empty(OfAllRanks(group.size(), sizes), sent.options());
   group.AllToAll(received.view(-1), sent.view(-1), splits, verb);
   // The reference's very call, and so its order of additions. It adds to 0, and never gives -0.0.
@@ -102,8 +103,9 @@ at::Tensor TokenGradient(const at::Tensor& grad, const TokenGather& gather, bool
                                                            : SumByOrder(plain, gather);
 }
 
-at::Tensor SequenceGradient(const at::Tensor& grad, int64_t dim, const Group& group,
+at::Tensor SequenceGradient(const at::Tensor& grad, int64_t dim, const TokenGroup& group,
                             bool slice_gradient) {
+  CheckStrided(grad, "the gradient");
   constexpr char kVerb[] = "gather_sequence (backward)";
   const int64_t ranks = group.size(), length = grad.size(dim) / ranks;
   if (slice_gradient) return grad.narrow(dim, group.rank() * length, length).clone();

@@ -24,7 +24,7 @@ at::Tensor PiecesOf(const at::Tensor& tensor, int64_t dim, const RegularPieces& 
 }
 
 void GatherIntoViews(const at::Tensor& local, const at::Tensor& full, int64_t dim,
-                     const RegularPieces& regular, const Group& group, const char* verb) {
+                     const RegularPieces& regular, const TokenGroup& group, const char* verb) {
   std::vector<at::Tensor> views;
   for (size_t rank = 0; rank < regular.first.size(); ++rank) {
     views.push_back(PiecesOf(full, dim, regular, regular.first[rank], regular.step[rank]));
@@ -33,7 +33,7 @@ void GatherIntoViews(const at::Tensor& local, const at::Tensor& full, int64_t di
 }
 
 // [ranks, ..., width, ...]
-at::Tensor AllShards(const at::Tensor& local, const Group& group, const char* verb) {
+at::Tensor AllShards(const at::Tensor& local, const TokenGroup& group, const char* verb) {
   at::Tensor all = at::empty(OfAllRanks(group.size(), local.sizes()), local.options());
   group.AllGather(all, local, verb);
   return all;
@@ -66,8 +66,21 @@ at::Tensor GatherByOrder(const at::Tensor& local, const TokenGather& gather,
   return all.movedim(0, dim).index(RankAndSlot(gather, width)).contiguous();
 }
 
+const char* Words(Gradient gradient) {
+  switch (gradient) {
+    case Gradient::kNone:
+      return ", no gradient";
+    case Gradient::kSum:
+      return ", gradient summed";
+    case Gradient::kSlice:
+      return ", gradient sliced";
+  }
+  return "";
+}
+
 void CheckAgreement(const at::Tensor& local, int64_t dim, at::IntArrayRef sizes,
-                    const at::Tensor& order, const Group& group, const char* verb) {
+                    const at::Tensor& order, Gradient gradient, const TokenGroup& group,
+                    const char* verb) {
   if (!AgreementIsChecked()) return;
   // Ranks of uneven layouts differ in the length of the axis, and in nothing else.
   std::vector<int64_t> shape = WithLength(local.sizes(), dim, -1);
@@ -76,48 +89,63 @@ void CheckAgreement(const at::Tensor& local, int64_t dim, at::IntArrayRef sizes,
   if (order.defined()) {
     what += c10::str(" in ", order.numel(), " columns, order #", Fingerprint(order));
   }
-  Agree({}, what, group);
+  Agree({}, what + Words(gradient), group);
 }
 
-}  // namespace
-
-at::Tensor JoinTokens(const at::Tensor& local, const TokenGather& gather, const char* verb) {
-  CheckTensor(local, gather, OwnSlots(gather), "the tensor");
-  CheckAgreement(local, gather.dim, gather.sizes, gather.order, gather.group, verb);
+at::Tensor Joined(const at::Tensor& local, const TokenGather& gather, const char* verb) {
   if (local.is_complex()) {
-    return at::view_as_complex(JoinTokens(at::view_as_real(local.resolve_conj()), gather, verb));
+    return at::view_as_complex(Joined(at::view_as_real(local.resolve_conj()), gather, verb));
   }
-  const at::Tensor plain = local.resolve_neg();
+  const at::Tensor plain = AsIntegers(local.resolve_neg());
   const ShardGeometry geometry = GeometryOf(plain, gather);
-  const bool by_moves = ByMoves(plain, gather, geometry);
   if (IsEmpty(geometry)) {
     return at::empty(WithLength(local.sizes(), gather.dim, geometry.columns), local.options());
   }
-  return by_moves ? GatherByMoves(plain, gather, geometry, verb)
-                  : GatherByOrder(plain, gather, geometry, verb);
+  const at::Tensor full = ByMoves(plain, gather, geometry)
+                              ? GatherByMoves(plain, gather, geometry, verb)
+                              : GatherByOrder(plain, gather, geometry, verb);
+  return full.view(local.scalar_type());
 }
 
-at::Tensor JoinSequence(const at::Tensor& local, int64_t dim, const Group& group) {
-  constexpr char kVerb[] = "gather_sequence";
-  const int64_t ranks = group.size(), length = local.size(dim);
-  const std::vector<int64_t> sizes(ranks, length);
-  CheckAgreement(local, dim, sizes, {}, group, kVerb);
+at::Tensor JoinedSequence(const at::Tensor& local, int64_t dim, const TokenGroup& group,
+                          const char* verb) {
   if (local.is_complex()) {
-    return at::view_as_complex(JoinSequence(at::view_as_real(local.resolve_conj()), dim, group));
+    return at::view_as_complex(
+        JoinedSequence(at::view_as_real(local.resolve_conj()), dim, group, verb));
   }
+  const int64_t ranks = group.size(), length = local.size(dim);
   const at::Tensor plain = local.resolve_neg().contiguous();
   at::Tensor full = at::empty(WithLength(local.sizes(), dim, ranks * length), local.options());
   if (full.numel() == 0) return full;
   if (ProductOf(local.sizes().slice(0, dim)) == 1) {
-    group.AllGather(full, plain, kVerb);
+    group.AllGather(full, plain, verb);
   } else if (group.GathersIntoViews(local.device())) {
     RegularPieces shards{1, length, {}, std::vector<int64_t>(ranks, 0)};
     for (int64_t rank = 0; rank < ranks; ++rank) shards.first.push_back(rank * length);
-    GatherIntoViews(plain, full, dim, shards, group, kVerb);
+    GatherIntoViews(plain, full, dim, shards, group, verb);
   } else {
-    full.copy_(AllShards(plain, group, kVerb).movedim(0, dim).reshape(full.sizes()));
+    full.copy_(AllShards(plain, group, verb).movedim(0, dim).reshape(full.sizes()));
   }
   return full;
+}
+
+}  // namespace
+
+at::Tensor JoinTokens(const at::Tensor& local, const TokenGather& gather, Gradient gradient,
+                      const char* verb) {
+  OrTellRefusal(verb, gather.group,
+                [&] { CheckTensor(local, gather, OwnSlots(gather), "the tensor"); });
+  CheckAgreement(local, gather.dim, gather.sizes, gather.order, gradient, gather.group, verb);
+  return Joined(local, gather, verb);
+}
+
+at::Tensor JoinSequence(const at::Tensor& local, int64_t dim, const TokenGroup& group,
+                        Gradient gradient) {
+  constexpr char kVerb[] = "gather_sequence";
+  OrTellRefusal(kVerb, group, [&] { CheckStrided(local, "the tensor"); });
+  const std::vector<int64_t> sizes(group.size(), local.size(dim));
+  CheckAgreement(local, dim, sizes, {}, gradient, group, kVerb);
+  return JoinedSequence(local, dim, group, kVerb);
 }
 
 }  // namespace cpshard

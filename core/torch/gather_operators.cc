@@ -17,10 +17,11 @@ c10::TypedOperatorHandle<Signature> Find(const char* name) {
 
 at::Tensor CallGatherTokens(const at::Tensor& local, const at::Tensor& order,
                             const at::Tensor& moves, c10::SymIntArrayRef sizes, int64_t dim,
-                            std::string group, bool slice_gradient, std::string verb) {
+                            std::string group, bool slice_gradient, std::string verb,
+                            bool needs_gradient) {
   static const auto op = Find<decltype(CallGatherTokens)>("cpshard::_gather_tokens");
-  return op.call(local, order, moves, sizes, dim, std::move(group), slice_gradient,
-                 std::move(verb));
+  return op.call(local, order, moves, sizes, dim, std::move(group), slice_gradient, std::move(verb),
+                 needs_gradient);
 }
 
 at::Tensor CallGatherTokensBackward(const at::Tensor& grad, const at::Tensor& order,
@@ -34,9 +35,9 @@ at::Tensor CallGatherTokensBackward(const at::Tensor& grad, const at::Tensor& or
 }
 
 at::Tensor CallGatherSequence(const at::Tensor& local, int64_t dim, std::string group,
-                              bool slice_gradient) {
+                              bool slice_gradient, bool needs_gradient) {
   static const auto op = Find<decltype(CallGatherSequence)>("cpshard::_gather_sequence");
-  return op.call(local, dim, std::move(group), slice_gradient);
+  return op.call(local, dim, std::move(group), slice_gradient, needs_gradient);
 }
 
 at::Tensor CallGatherSequenceBackward(const at::Tensor& grad, int64_t dim, std::string group,

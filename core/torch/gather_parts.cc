@@ -31,8 +31,20 @@ int64_t OwnSlots(const TokenGather& gather) {
   return sizes[gather.group.rank()];
 }
 
+Gradient GradientOf(bool needed, bool slice) {
+  return slice ? Gradient::kSlice : needed ? Gradient::kSum : Gradient::kNone;
+}
+
+void CheckStrided(const at::Tensor& tensor, const char* what) {
+  const bool strided = tensor.layout() == at::kStrided && !tensor.is_nested();
+  TORCH_CHECK_TYPE(strided && !tensor.is_quantized(), what, " is ",
+                   tensor.is_quantized() ? "quantized" : "not strided",
+                   "; gather a dense tensor (dequantize() or to_dense() makes one)");
+}
+
 void CheckTensor(const at::Tensor& tensor, const TokenGather& gather, int64_t length,
                  const char* what) {
+  CheckStrided(tensor, what);
   const at::IntArrayRef sizes = gather.sizes;
   TORCH_CHECK_VALUE(tensor.size(gather.dim) == length, what, " has shape ", tensor.sizes(),
                     ": on axis ", gather.dim, " the layout has ", length, " for rank ",
@@ -43,6 +55,7 @@ void CheckTensor(const at::Tensor& tensor, const TokenGather& gather, int64_t le
                     "; it must be int64, 1-D");
   TORCH_CHECK_VALUE(gather.order.device() == tensor.device(), "order is on ", gather.order.device(),
                     ", the tensor on ", tensor.device());
+  if (tensor.is_cpu()) CheckMap(gather.order, gather.moves, sizes);
 }
 
 ShardGeometry GeometryOf(const at::Tensor& tensor, const TokenGather& gather) {
@@ -56,8 +69,7 @@ bool IsEmpty(const ShardGeometry& geometry) {
 }
 
 bool ByMoves(const at::Tensor& tensor, const TokenGather& gather, const ShardGeometry& geometry) {
-  if (!tensor.is_cpu() || !gather.moves.is_cpu()) return false;
-  CheckMoves(gather.moves, gather.sizes, geometry.columns);
+  if (!tensor.is_cpu()) return false;
   return geometry.columns * geometry.inner_bytes >= kLongMoveBytes * gather.moves.size(0);
 }
 

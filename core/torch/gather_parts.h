@@ -16,7 +16,11 @@ int64_t Width(const TokenGather& gather);
 int64_t AllSlots(const TokenGather& gather);
 int64_t OwnSlots(const TokenGather& gather);
 
-// ValueError unless `tensor`, called `what`, is `length` long on the axis and goes with the order.
+// TypeError unless the tensor's elements lie in memory that can be moved as it is.
+void CheckStrided(const at::Tensor& tensor, const char* what);
+
+// ValueError unless `tensor`, called `what`, is `length` long on the axis and goes with the order,
+// and on the CPU the order with the moves. TypeError: as CheckStrided.
 void CheckTensor(const at::Tensor& tensor, const TokenGather& gather, int64_t length,
                  const char* what);
 
@@ -26,7 +30,7 @@ ShardGeometry GeometryOf(const at::Tensor& tensor, const TokenGather& gather);
 // Whether nothing is in the full tensor.
 bool IsEmpty(const ShardGeometry& geometry);
 
-// Whether memory is moved by moves; checks them then.
+// Whether memory is moved by moves. Precondition: CheckTensor.
 bool ByMoves(const at::Tensor& tensor, const TokenGather& gather, const ShardGeometry& geometry);
 
 // The indices that pick [rank, slot] of each column out of [..., ranks, width, ...].

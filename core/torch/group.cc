@@ -9,7 +9,7 @@
 
 namespace cpshard {
 
-struct Group::Handle {
+struct TokenGroup::Handle {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   std::string name;
 
@@ -45,8 +45,102 @@ struct Group::Handle {
 
 namespace {
 
-// Bytes are moved, not added up: an integer of the element's size stands for it, so that every
-// dtype can be sent whatever the backend knows of it.
+// The group that is registered under the name; null: none, or one that is gone.
+c10::intrusive_ptr<c10d::ProcessGroup> Registered(const std::string& name) {
+  try {
+    return c10d::resolve_process_group(name);
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
+std::string NameOf(const c10d::ProcessGroup& group) {
+  try {
+    return group.getGroupName();
+  } catch (const c10::Error&) {  // a group without backends
+    return "";
+  }
+}
+
+}  // namespace
+
+TokenGroup::TokenGroup(const std::string& name) {
+  if (name.empty()) return;
+  handle_ = std::make_shared<Handle>(Handle{c10d::resolve_process_group(name), name});
+}
+
+TokenGroup::TokenGroup(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
+  const std::string name = NameOf(*handle);
+  TORCH_CHECK_VALUE(!name.empty(), "the process group has no name; setGroupName gives it one");
+  const auto registered = Registered(name);
+  TORCH_CHECK_VALUE(!registered || registered == handle, "another process group is registered as '",
+                    name, "'; operators would find that one: give this one a name of its own");
+  if (!registered) {
+    c10d::unregister_process_group(name);  // of a group that is gone
+    c10d::register_process_group(name, handle);
+  }
+  handle_ = std::make_shared<Handle>(Handle{handle, name});
+}
+
+int64_t TokenGroup::size() const { return handle_ ? handle_->group->getSize() : 1; }
+
+int64_t TokenGroup::rank() const { return handle_ ? handle_->group->getRank() : 0; }
+
+const std::string& TokenGroup::name() const {
+  static const std::string none;
+  return handle_ ? handle_->name : none;
+}
+
+void TokenGroup::AllGather(const at::Tensor& output, const at::Tensor& input,
+                           const char* verb) const {
+  at::Tensor to = AsIntegers(output).view(-1), from = AsIntegers(input).view(-1);
+  handle_->Run(verb, "the shards of all ranks",
+               [&] { return handle_->group->_allgather_base(to, from); });
+}
+
+void TokenGroup::AllGather(const std::vector<at::Tensor>& outputs, const at::Tensor& input,
+                           const char* verb) const {
+  std::vector<std::vector<at::Tensor>> to(1);
+  for (const at::Tensor& output : outputs) to.front().push_back(AsIntegers(output));
+  std::vector<at::Tensor> from = {AsIntegers(input)};
+  handle_->Run(verb, "the shards of all ranks",
+               [&] { return handle_->group->allgather(to, from); });
+}
+
+bool TokenGroup::GathersIntoViews(const at::Device& device) const {
+  return device.is_cpu() && handle_->BackendName(device) == "gloo";
+}
+
+void TokenGroup::AllToAll(const at::Tensor& output, const at::Tensor& input,
+                          const std::vector<int64_t>& sent, const char* verb) const {
+  at::Tensor to = AsIntegers(output), from = AsIntegers(input);
+  std::vector<int64_t> from_splits = sent, to_splits;
+  if (!sent.empty()) to_splits.assign(size(), output.numel() / size());
+  handle_->Run(verb, "the gradients of all ranks",
+               [&] { return handle_->group->alltoall_base(to, from, to_splits, from_splits); });
+}
+
+void TokenGroup::ReduceScatter(const at::Tensor& output, const at::Tensor& input,
+                               const char* verb) const {
+  at::Tensor to = output, from = input;
+  handle_->Run(verb, "the gradients of all ranks",
+               [&] { return handle_->group->_reduce_scatter_base(to, from); });
+}
+
+bool TokenGroup::Reduces(const at::Device& device) const {
+  const std::string backend = handle_->BackendName(device);
+  return backend == "nccl" || backend == "xccl";
+}
+
+at::Device TokenGroup::AnyDevice() const {
+  if (!handle_) return at::kCPU;
+  const std::vector<c10::Device> devices = handle_->group->getDeviceTypes();
+  for (const at::Device& device : devices) {
+    if (device.is_cpu()) return device;
+  }
+  return devices.empty() ? at::Device(at::kCPU) : devices.front();
+}
+
 at::Tensor AsIntegers(const at::Tensor& tensor) {
   switch (tensor.element_size()) {
     case 1:
@@ -59,82 +153,6 @@ at::Tensor AsIntegers(const at::Tensor& tensor) {
       return tensor.view(at::kLong);
   }
   return tensor;
-}
-
-}  // namespace
-
-Group::Group(const std::string& name) {
-  if (name.empty()) return;
-  handle_ = std::make_shared<Handle>(Handle{c10d::resolve_process_group(name), name});
-}
-
-Group::Group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
-  const std::string& name = handle->getGroupName();
-  TORCH_CHECK_VALUE(!name.empty(), "the process group has no name; setGroupName gives it one");
-  try {
-    c10d::resolve_process_group(name);
-  } catch (const c10::Error&) {
-    c10d::register_process_group(name, handle);
-  }
-  handle_ = std::make_shared<Handle>(Handle{handle, name});
-}
-
-int64_t Group::size() const { return handle_ ? handle_->group->getSize() : 1; }
-
-int64_t Group::rank() const { return handle_ ? handle_->group->getRank() : 0; }
-
-const std::string& Group::name() const {
-  static const std::string none;
-  return handle_ ? handle_->name : none;
-}
-
-void Group::AllGather(const at::Tensor& output, const at::Tensor& input, const char* verb) const {
-  at::Tensor to = AsIntegers(output).view(-1), from = AsIntegers(input).view(-1);
-  handle_->Run(verb, "the shards of all ranks",
-               [&] { return handle_->group->_allgather_base(to, from); });
-}
-
-void Group::AllGather(const std::vector<at::Tensor>& outputs, const at::Tensor& input,
-                      const char* verb) const {
-  std::vector<std::vector<at::Tensor>> to(1);
-  for (const at::Tensor& output : outputs) to.front().push_back(AsIntegers(output));
-  std::vector<at::Tensor> from = {AsIntegers(input)};
-  handle_->Run(verb, "the shards of all ranks",
-               [&] { return handle_->group->allgather(to, from); });
-}
-
-bool Group::GathersIntoViews(const at::Device& device) const {
-  return device.is_cpu() && handle_->BackendName(device) == "gloo";
-}
-
-void Group::AllToAll(const at::Tensor& output, const at::Tensor& input,
-                     const std::vector<int64_t>& sent, const char* verb) const {
-  at::Tensor to = AsIntegers(output), from = AsIntegers(input);
-  std::vector<int64_t> from_splits = sent, to_splits;
-  if (!sent.empty()) to_splits.assign(size(), output.numel() / size());
-  handle_->Run(verb, "the gradients of all ranks",
-               [&] { return handle_->group->alltoall_base(to, from, to_splits, from_splits); });
-}
-
-void Group::ReduceScatter(const at::Tensor& output, const at::Tensor& input,
-                          const char* verb) const {
-  at::Tensor to = output, from = input;
-  handle_->Run(verb, "the gradients of all ranks",
-               [&] { return handle_->group->_reduce_scatter_base(to, from); });
-}
-
-bool Group::Reduces(const at::Device& device) const {
-  const std::string backend = handle_->BackendName(device);
-  return backend == "nccl" || backend == "xccl";
-}
-
-at::Device Group::AnyDevice() const {
-  if (!handle_) return at::kCPU;
-  const std::vector<c10::Device> devices = handle_->group->getDeviceTypes();
-  for (const at::Device& device : devices) {
-    if (device.is_cpu()) return device;
-  }
-  return devices.empty() ? at::Device(at::kCPU) : devices.front();
 }
 
 }  // namespace cpshard

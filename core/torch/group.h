@@ -1,6 +1,6 @@
-// Group: the ranks that gather together, one context-parallel group, as the verbs need it. Behind
-// it is a c10d process group, found by its name, so that the verbs can be operators: a name is a
-// constant of a compiled graph, a handle is not.
+// TokenGroup: the ranks that gather together, one context-parallel group, as the verbs need it.
+// Behind it is a c10d process group, found by its name, so that the verbs can be operators: a name
+// is a constant of a compiled graph, a handle is not.
 //
 // Collectives are called by every rank of the group, in the same order, with tensors of the same
 // dtype and shape (CPSHARD_CHECK: agreement.h). They return when the result may be used on the
@@ -25,17 +25,17 @@ class ProcessGroup;
 
 namespace cpshard {
 
-class Group {
+class TokenGroup {
  public:
   // No group: one rank, which has nobody to ask.
-  Group() = default;
+  TokenGroup() = default;
 
   // The group that is registered with c10d under `name`; "" is none. An unknown name raises.
-  explicit Group(const std::string& name);
+  explicit TokenGroup(const std::string& name);
 
-  // A group made in C++. Registered under its own name where nobody is yet, for as long as the
-  // process runs.
-  explicit Group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle);
+  // A group made in C++. Registered with c10d under its own name where nobody is yet, for as long
+  // as somebody holds the group. ValueError: it has no name, or another group has that name.
+  explicit TokenGroup(const c10::intrusive_ptr<c10d::ProcessGroup>& handle);
 
   int64_t size() const;             // 1 of none
   int64_t rank() const;             // of this process, in the group
@@ -72,5 +72,9 @@ class Group {
   struct Handle;
   std::shared_ptr<const Handle> handle_;  // null = no group
 };
+
+// Elements that are moved and not added up: an integer of their size stands for them, so that every
+// dtype can be sent and indexed whatever the backend knows of it. A view.
+at::Tensor AsIntegers(const at::Tensor& tensor);
 
 }  // namespace cpshard

@@ -15,13 +15,31 @@ at::Tensor Columns(const c10::SymInt& begin, const c10::SymInt& end, at::Device 
                     at::TensorOptions(at::kLong).device(device));
 }
 
+void CheckRank(CpRank cp) {
+  TORCH_CHECK_VALUE(cp.size >= 1 && cp.rank >= 0 && cp.rank < cp.size, "rank ", cp.rank,
+                    " is none of a group of ", cp.size, "; it must be 0 ... size - 1");
+}
+
+void CheckLength(const c10::SymInt& padded_seq_len) {
+  TORCH_CHECK_VALUE(padded_seq_len >= 0, "padded_seq_len is ", padded_seq_len,
+                    "; it must be 0 at least");
+}
+
+// a * b, to which any length can be padded within int64.
+int64_t Divisor(int64_t a, int64_t b, const char* what) {
+  int64_t divisor = 0;
+  TORCH_CHECK_VALUE(!__builtin_mul_overflow(a, b, &divisor) && divisor <= (int64_t{1} << 62), what,
+                    " is ", a, " * ", b, ", which no length can be padded to");
+  return divisor;
+}
+
 using LocalIndices = at::Tensor (*)(CpRank, c10::SymInt, at::Device);
 
 LocalSequence ShardSequence(CpRank cp, const at::Tensor& tensor, const SequenceOptions& options,
                             int64_t divisor, LocalIndices indices) {
   const int64_t dim = at::maybe_wrap_dim(options.seq_dim, tensor.dim(), /*wrap_scalar=*/false);
   const c10::SymInt length = tensor.sym_size(dim);
-  if (cp.size <= 1) return {tensor, IdentityLocalIndices(length, tensor.device()), length};
+  if (cp.size == 1) return {tensor, IdentityLocalIndices(length, tensor.device()), length};
   c10::SymInt padded = (length + (divisor - 1)) / divisor * divisor;
   at::Tensor columns = indices(cp, padded, tensor.device());
   at::Tensor local = padded == length ? ShardTokenTensorByIndices(tensor, columns, dim)
@@ -32,10 +50,13 @@ LocalSequence ShardSequence(CpRank cp, const at::Tensor& tensor, const SequenceO
 }  // namespace
 
 at::Tensor IdentityLocalIndices(c10::SymInt padded_seq_len, at::Device device) {
+  CheckLength(padded_seq_len);
   return Columns(0, padded_seq_len, device);
 }
 
 at::Tensor ContiguousLocalIndices(CpRank cp, c10::SymInt padded_seq_len, at::Device device) {
+  CheckRank(cp);
+  CheckLength(padded_seq_len);
   TORCH_CHECK_VALUE(padded_seq_len % cp.size == 0,
                     "padded_seq_len must be divisible by cp_size, and ", padded_seq_len,
                     " is not by ", cp.size);
@@ -44,23 +65,31 @@ at::Tensor ContiguousLocalIndices(CpRank cp, c10::SymInt padded_seq_len, at::Dev
 }
 
 at::Tensor RoundRobinLocalIndices(CpRank cp, c10::SymInt padded_seq_len, at::Device device) {
-  TORCH_CHECK_VALUE(padded_seq_len % (2 * cp.size) == 0,
+  CheckRank(cp);
+  CheckLength(padded_seq_len);
+  const int64_t chunks = Divisor(2, cp.size, "2 * cp_size");
+  TORCH_CHECK_VALUE(padded_seq_len % chunks == 0,
                     "padded_seq_len must be divisible by 2 * cp_size, and ", padded_seq_len,
-                    " is not by ", 2 * cp.size);
-  const c10::SymInt chunk = padded_seq_len / (2 * cp.size);
-  const int64_t tail = 2 * cp.size - 1 - cp.rank;
+                    " is not by ", chunks);
+  const c10::SymInt chunk = padded_seq_len / chunks;
+  const int64_t tail = chunks - 1 - cp.rank;
   return at::cat({Columns(chunk * cp.rank, chunk * (cp.rank + 1), device),
                   Columns(chunk * tail, chunk * (tail + 1), device)});
 }
 
 LocalSequence ShardSequenceForCpRoundRobin(CpRank cp, const at::Tensor& tensor,
                                            const SequenceOptions& options) {
-  return ShardSequence(cp, tensor, options, 2 * cp.size, RoundRobinLocalIndices);
+  CheckRank(cp);
+  return ShardSequence(cp, tensor, options, Divisor(2, cp.size, "2 * cp_size"),
+                       RoundRobinLocalIndices);
 }
 
 LocalSequence ShardSequenceForCpContiguous(CpRank cp, const at::Tensor& tensor,
                                            const SequenceOptions& options) {
-  return ShardSequence(cp, tensor, options, cp.size * std::max<int64_t>(options.pad_multiple, 2),
+  CheckRank(cp);
+  const int64_t multiple = std::max<int64_t>(options.pad_multiple, 2);
+  return ShardSequence(cp, tensor, options,
+                       Divisor(cp.size, multiple, "cp_size * max(pad_multiple, 2)"),
                        ContiguousLocalIndices);
 }
 

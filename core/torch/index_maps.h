@@ -16,8 +16,8 @@ struct CpRank {
 };
 
 // The padded columns of a rank, int64 [padded_seq_len / size] (of identity: all), in the order of
-// its slots. ValueError, with both numbers: padded_seq_len is not divisible by size, or by 2 *
-// size.
+// its slots. ValueError, with the numbers: padded_seq_len is below 0, or not divisible by size, or
+// by 2 * size; a rank that the group has not.
 at::Tensor IdentityLocalIndices(c10::SymInt padded_seq_len, at::Device device = at::kCPU);
 at::Tensor ContiguousLocalIndices(CpRank cp, c10::SymInt padded_seq_len,
                                   at::Device device = at::kCPU);
@@ -32,7 +32,8 @@ struct LocalSequence {
 
 // The rank's part of a full tensor [..., S, ...] that a model makes in its forward, any rank and
 // dtype, padded to 2 * size (round robin) or size * max(pad_multiple, 2) (contiguous).
-// Differentiable. Size 1: the same tensor, not padded. IndexError: no such axis.
+// Differentiable. Size 1: the same tensor, not padded. IndexError: no such axis. ValueError: a rank
+// that the group has not; a multiple beyond what a length can be.
 struct SequenceOptions {
   int64_t seq_dim = 1;  // negative counts from the end
   at::Scalar pad_value = 0;
@@ -43,9 +44,9 @@ LocalSequence ShardSequenceForCpRoundRobin(CpRank cp, const at::Tensor& tensor,
 LocalSequence ShardSequenceForCpContiguous(CpRank cp, const at::Tensor& tensor,
                                            const SequenceOptions& options = {});
 
-// The columns `indices` (int64 1-D, on the device of the tensor) of `tensor` as if it went on with
-// `value` without an end. Only one column is appended, and no length is that of a pad: a compiled
-// graph then does not tell a pad of 1 from one of 2. Differentiable.
+// The columns `indices` (int64 1-D, >= 0, on the device of the tensor) of `tensor` as if it went on
+// with `value` without an end. Only one column is appended, and no length is that of a pad: a
+// compiled graph then does not tell a pad of 1 from one of 2. Differentiable.
 at::Tensor SelectPadded(const at::Tensor& tensor, int64_t dim, const at::Tensor& indices,
                         const at::Scalar& value);
 

@@ -54,53 +54,57 @@ Tensor GatherTokenTensorOp(const Tensor& tensor, const Tensor& order, const Tens
                            const OptionalScalar& fill, std::string group, bool slice_gradient,
                            OptionalInt expected) {
   return GatherTokenTensor(tensor, SymTokenMap{order, moves, sizes.vec()},
-                           LayoutOf(positions, row_shape, original, padded, expected), group,
-                           {seq_dim, trim, fill, slice_gradient});
+                           LayoutOf(positions, row_shape, original, padded, expected),
+                           TokenGroup(group), {seq_dim, trim, fill, slice_gradient});
 }
 
 Tensor GatherTokensOp(const Tensor& local, const Tensor& order, const Tensor& moves,
                       c10::SymIntArrayRef sizes, int64_t dim, std::string group,
                       bool slice_gradient) {
-  return GatherByMap(local, SymTokenMap{order, moves, sizes.vec()}, dim, group, slice_gradient);
+  return GatherByMap(local, SymTokenMap{order, moves, sizes.vec()}, dim, TokenGroup(group),
+                     slice_gradient);
 }
 
 Tensor GatherTokenTensorByIndicesOp(const Tensor& tensor, const Tensor& local_indices,
                                     int64_t seq_dim, std::string group) {
-  return GatherTokenTensorByIndices(Group(group), tensor, local_indices, seq_dim);
+  return GatherTokenTensorByIndices(TokenGroup(group), tensor, local_indices, seq_dim);
 }
 
 Tensor GatherSequenceOp(const Tensor& tensor, std::string group, int64_t dim, bool slice_gradient) {
-  return GatherSequence(tensor, Group(group), dim, slice_gradient);
+  return GatherSequence(tensor, TokenGroup(group), dim, slice_gradient);
 }
 
 void AgreeOp(at::IntArrayRef numbers, std::string what, std::string group) {
-  if (AgreementIsChecked()) Agree(numbers, what, Group(group));
+  if (AgreementIsChecked()) Agree(numbers, what, TokenGroup(group));
 }
 
 // --- on a device
 
 Tensor GatherTokensDevice(const Tensor& local, const Tensor& order, const Tensor& moves,
-                          at::IntArrayRef sizes, int64_t dim, std::string group, bool,
-                          std::string verb) {
-  return JoinTokens(local, {order, moves, sizes, dim, Group(group)}, verb.c_str());
+                          at::IntArrayRef sizes, int64_t dim, std::string group,
+                          bool slice_gradient, std::string verb, bool needs_gradient) {
+  return JoinTokens(local, {order, moves, sizes, dim, TokenGroup(group)},
+                    GradientOf(needs_gradient, slice_gradient), verb.c_str());
 }
 
 Tensor GatherTokensBackwardDevice(const Tensor& grad, const Tensor& order, const Tensor& moves,
                                   at::IntArrayRef sizes, int64_t, int64_t dim, std::string group,
                                   bool slice_gradient) {
-  return TokenGradient(grad, {order, moves, sizes, dim, Group(group)}, slice_gradient);
+  return TokenGradient(grad, {order, moves, sizes, dim, TokenGroup(group)}, slice_gradient);
 }
 
-Tensor GatherSequenceDevice(const Tensor& local, int64_t dim, std::string group, bool) {
-  return JoinSequence(local, dim, Group(group));
+Tensor GatherSequenceDevice(const Tensor& local, int64_t dim, std::string group,
+                            bool slice_gradient, bool needs_gradient) {
+  return JoinSequence(local, dim, TokenGroup(group), GradientOf(needs_gradient, slice_gradient));
 }
 
 Tensor GatherSequenceBackwardDevice(const Tensor& grad, int64_t dim, std::string group,
                                     bool slice_gradient) {
-  return SequenceGradient(grad, dim, Group(group), slice_gradient);
+  return SequenceGradient(grad, dim, TokenGroup(group), slice_gradient);
 }
 
-// --- for tracers: shapes alone
+// --- for tracers: shapes alone. token_map, moves_of and shard_streams have none, for their shapes
+// are values of what they read: they run on the host, once a batch, and a graph gets their results.
 
 Tensor WithLengthMeta(const Tensor& tensor, int64_t dim, c10::SymInt length) {
   std::vector<c10::SymInt> sizes = tensor.sym_sizes().vec();
@@ -109,7 +113,7 @@ Tensor WithLengthMeta(const Tensor& tensor, int64_t dim, c10::SymInt length) {
 }
 
 Tensor GatherTokensMeta(const Tensor& local, const Tensor& order, const Tensor&,
-                        c10::SymIntArrayRef, int64_t dim, std::string, bool, std::string) {
+                        c10::SymIntArrayRef, int64_t dim, std::string, bool, std::string, bool) {
   return WithLengthMeta(local, dim, order.sym_numel());
 }
 
@@ -119,12 +123,12 @@ Tensor GatherTokensBackwardMeta(const Tensor& grad, const Tensor&, const Tensor&
   return WithLengthMeta(grad, dim, std::move(slots));
 }
 
-Tensor GatherSequenceMeta(const Tensor& local, int64_t dim, std::string group, bool) {
-  return WithLengthMeta(local, dim, local.sym_size(dim) * Group(group).size());
+Tensor GatherSequenceMeta(const Tensor& local, int64_t dim, std::string group, bool, bool) {
+  return WithLengthMeta(local, dim, local.sym_size(dim) * TokenGroup(group).size());
 }
 
 Tensor GatherSequenceBackwardMeta(const Tensor& grad, int64_t dim, std::string group, bool) {
-  return WithLengthMeta(grad, dim, grad.sym_size(dim) / Group(group).size());
+  return WithLengthMeta(grad, dim, grad.sym_size(dim) / TokenGroup(group).size());
 }
 
 }  // namespace
@@ -163,11 +167,13 @@ TORCH_LIBRARY(cpshard, library) {
 
   library.def(
       "_gather_tokens(Tensor local, Tensor order, Tensor moves, SymInt[] sizes, int dim, "
-      "str group, bool slice_gradient, str verb) -> Tensor");
+      "str group, bool slice_gradient, str verb, bool needs_gradient=False) -> Tensor");
   library.def(
       "_gather_tokens_backward(Tensor grad, Tensor order, Tensor moves, SymInt[] sizes, "
       "SymInt slots, int dim, str group, bool slice_gradient) -> Tensor");
-  library.def("_gather_sequence(Tensor local, int dim, str group, bool slice_gradient) -> Tensor");
+  library.def(
+      "_gather_sequence(Tensor local, int dim, str group, bool slice_gradient, "
+      "bool needs_gradient=False) -> Tensor");
   library.def(
       "_gather_sequence_backward(Tensor grad, int dim, str group, bool slice_gradient) -> Tensor");
 }

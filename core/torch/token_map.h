@@ -35,8 +35,9 @@ TokenMap MakeTokenMap(const at::Tensor& runs, at::IntArrayRef sizes, int64_t col
 // ValueError, naming the column: a slot that does not exist, or one that two columns have.
 at::Tensor MovesOf(const at::Tensor& order, at::IntArrayRef sizes);
 
-// ValueError unless `moves` stay inside `sizes` and `columns` and are `columns` long together: what
-// memory is moved by. int64 [m, 4] on the CPU. O(m).
-void CheckMoves(const at::Tensor& moves, at::IntArrayRef sizes, int64_t columns);
+// ValueError unless `moves`, int64 [m, 4] on the CPU, are what memory may be moved by: they go
+// through the columns of `order` (int64 1-D, on the CPU) one after the other, take slots that exist
+// and none twice, and say the same as `order`. One pass over order.
+void CheckMap(const at::Tensor& order, const at::Tensor& moves, at::IntArrayRef sizes);
 
 }  // namespace cpshard

@@ -1,10 +1,9 @@
-// The gathers as their operators call them: by the group's name, with lengths that may be symbolic.
+// The gathers as their operators call them: with lengths that may be symbolic.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymInt.h>
 
-#include <string>
 #include <vector>
 
 #include "core/torch/token_verbs.h"
@@ -17,13 +16,14 @@ struct SymTokenMap {
   std::vector<c10::SymInt> sizes;
 };
 
-// As GatherTokenTensor of token_verbs.h; group "" is none.
+// As GatherTokenTensor of token_verbs.h.
 at::Tensor GatherTokenTensor(const at::Tensor& tensor, const SymTokenMap& map,
-                             const TokenTensorLayout& layout, const std::string& group,
+                             const TokenTensorLayout& layout, const TokenGroup& group,
                              const GatherTokenOptions& options);
 
-// The gather alone. Without a group the first columns of `local` itself.
+// The gather alone. Without a group, or in one of one rank, the first columns of `local` itself:
+// ValueError unless it has the columns of the map, in their order where the map is of one rank.
 at::Tensor GatherByMap(const at::Tensor& local, const SymTokenMap& map, int64_t dim,
-                       const std::string& group, bool slice_gradient);
+                       const TokenGroup& group, bool slice_gradient);
 
 }  // namespace cpshard

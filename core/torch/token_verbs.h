@@ -3,8 +3,11 @@
 // torch does with those (autograd, symbolic lengths under torch.compile, devices) it does with
 // these.
 //
-// Exceptions: ValueError, a length or a missing fill (contract 13); NotImplementedError, nothing to
-// trim to; IndexError, an axis that does not exist. Nothing is sent before they are raised.
+// Exceptions: ValueError, a length or a missing fill (contract 13), positions beyond the padded
+// length; NotImplementedError, nothing to trim to; IndexError, an axis that does not exist, an
+// index outside the padded columns; TypeError, indices or positions that are no integers, a tensor
+// that is not strided. Nothing is sent before they are raised; with CPSHARD_CHECK=1 (agreement.h)
+// the other ranks raise too. The values of indices and positions are looked at on the CPU alone.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,17 +51,20 @@ struct GatherTokenOptions {
 // or none without a group, when the tensor itself comes back. Differentiable, once; integers have
 // no gradient.
 at::Tensor GatherTokenTensor(const at::Tensor& tensor, const TokenMap& map,
-                             const TokenTensorLayout& layout, const Group& group,
+                             const TokenTensorLayout& layout, const TokenGroup& group,
                              const GatherTokenOptions& options = {});
 
-// Without a layout, by the rank's indices alone. The gather asks the other ranks for theirs.
+// Without a layout, by the rank's indices alone. The gather asks the other ranks for theirs, as
+// many on every rank: where that is not so, it fails or waits in the collective without
+// CPSHARD_CHECK.
 at::Tensor ShardTokenTensorByIndices(const at::Tensor& tensor, const at::Tensor& local_indices,
                                      int64_t seq_dim = 1);
-at::Tensor GatherTokenTensorByIndices(const Group& group, const at::Tensor& tensor,
+at::Tensor GatherTokenTensorByIndices(const TokenGroup& group, const at::Tensor& tensor,
                                       const at::Tensor& local_indices, int64_t seq_dim = 1);
 
-// Equal shards [B, L, ...] joined in rank order (4.9); the same tensor in a group of one.
-at::Tensor GatherSequence(const at::Tensor& tensor, const Group& group, int64_t dim = 1,
+// Equal shards [B, L, ...] joined in rank order (4.9); the same tensor in a group of one. Shards of
+// different lengths are found by CPSHARD_CHECK alone; without it the collective fails or waits.
+at::Tensor GatherSequence(const at::Tensor& tensor, const TokenGroup& group, int64_t dim = 1,
                           bool slice_gradient = false);
 
 }  // namespace cpshard

@@ -19,7 +19,7 @@ absl::Status Malformed(absl::string_view what) { return absl::InvalidArgumentErr
 
 struct LayoutCall {
   ShardLayout fields;
-  TokenMap map;
+  HeldColumns map;
 };
 
 absl::StatusOr<IndexMap> MapOf(const std::vector<int64_t>& indices) {
@@ -36,9 +36,9 @@ absl::StatusOr<LayoutCall> TakeLayout(const Input& input, Args& args) {
   CPSHARD_ASSIGN_OR_RETURN(const LayoutArg layout, ReadLayoutArg(input.args));
   LayoutCall call{layout.fields, {}};
   call.map.cp_size = input.cp_size.value_or(1);
-  if (layout.map == "identity") call.map.closed_form = TokenMap::ClosedForm::kIdentity;
-  if (layout.map == "contiguous") call.map.closed_form = TokenMap::ClosedForm::kContiguous;
-  if (layout.map == "round_robin") call.map.closed_form = TokenMap::ClosedForm::kRoundRobin;
+  if (layout.map == "identity") call.map.closed_form = HeldColumns::ClosedForm::kIdentity;
+  if (layout.map == "contiguous") call.map.closed_form = HeldColumns::ClosedForm::kContiguous;
+  if (layout.map == "round_robin") call.map.closed_form = HeldColumns::ClosedForm::kRoundRobin;
   if (!layout.has_indices()) return call;
   if (static_cast<int64_t>(layout.indices.size()) != call.map.cp_size) {
     return Malformed("args.layout.indices must hold one list per rank");

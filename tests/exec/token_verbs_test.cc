@@ -14,10 +14,10 @@ namespace cpshard {
 namespace {
 
 using ::testing::HasSubstr;
-using ClosedForm = TokenMap::ClosedForm;
+using ClosedForm = HeldColumns::ClosedForm;
 using Values = std::vector<double>;
 
-TokenMap Over(ClosedForm closed_form, int64_t cp_size) { return {{}, closed_form, cp_size}; }
+HeldColumns Over(ClosedForm closed_form, int64_t cp_size) { return {{}, closed_form, cp_size}; }
 
 ShardLayout Says(std::optional<int64_t> original, std::optional<int64_t> padded) {
   ShardLayout layout;
@@ -28,21 +28,21 @@ ShardLayout Says(std::optional<int64_t> original, std::optional<int64_t> padded)
 
 class TokenVerbsTest : public ShardTest {
  protected:
-  std::vector<Tensor> Cut(const ShardLayout& layout, const TokenMap& map, const Tensor& tensor,
+  std::vector<Tensor> Cut(const ShardLayout& layout, const HeldColumns& map, const Tensor& tensor,
                           const ShardTokenOptions& options) {
     auto parts = ShardTokenTensor(layout, map, tensor, options, Limits{}, *executor_, pool_);
     EXPECT_TRUE(parts.ok()) << parts.status();
     return parts.ok() ? *std::move(parts) : std::vector<Tensor>(map.cp_size);
   }
 
-  Tensor Joined(const ShardLayout& layout, const TokenMap& map, const std::vector<Tensor>& parts,
+  Tensor Joined(const ShardLayout& layout, const HeldColumns& map, const std::vector<Tensor>& parts,
                 const GatherOptions& options) {
     auto full = GatherTokenTensor(layout, map, parts, options, Limits{}, *executor_, pool_);
     EXPECT_TRUE(full.ok()) << full.status();
     return full.ok() ? *std::move(full) : Tensor();
   }
 
-  absl::Status Code(const ShardLayout& layout, const TokenMap& map,
+  absl::Status Code(const ShardLayout& layout, const HeldColumns& map,
                     const std::vector<Tensor>& parts, const GatherOptions& options) {
     return GatherTokenTensor(layout, map, parts, options, Limits{}, *executor_, pool_).status();
   }
@@ -64,7 +64,7 @@ TEST_F(TokenVerbsTest, CasesS1S2S4RoundRobinThereAndBack) {
     for (int64_t i = 0; i < 3 * cp_size; ++i) count.push_back(static_cast<double>(i));
     const Tensor tensor = TensorOf("t", DType::kF32, {1, 3 * cp_size}, count);
     const ShardLayout layout = Says(3 * cp_size, 4 * cp_size);
-    const TokenMap map = Over(ClosedForm::kRoundRobin, cp_size);
+    const HeldColumns map = Over(ClosedForm::kRoundRobin, cp_size);
     const std::vector<Tensor> parts = Cut(layout, map, tensor, {.fill = -1.0});
     if (cp_size == 2) {
       ExpectParts(parts, DType::kF32, {1, 4}, {{0, 1, -1, -1}, {2, 3, 4, 5}});
@@ -82,7 +82,7 @@ TEST_F(TokenVerbsTest, CasesS1S2S4RoundRobinThereAndBack) {
 
 TEST_F(TokenVerbsTest, CaseS6IntegersPaddedForFourRanks) {
   const ShardLayout layout = Says(3, 8);
-  const TokenMap map = Over(ClosedForm::kContiguous, 4);
+  const HeldColumns map = Over(ClosedForm::kContiguous, 4);
   const std::vector<Tensor> parts =
       Cut(layout, map, TensorOf("t", DType::kI64, {1, 3}, {10, 20, 30}), {.fill = int64_t{-7}});
   ExpectParts(parts, DType::kI64, {1, 2}, {{10, 20}, {30, -7}, {-7, -7}, {-7, -7}});
@@ -100,7 +100,7 @@ TEST_F(TokenVerbsTest, CaseS9ARowShapeWithoutPadding) {
   captured.maps[0].Append({0, 1});
   captured.maps[0].Append({3, 1});
   captured.maps[1].Append({1, 2});
-  const TokenMap map{captured, {}, 2};
+  const HeldColumns map{captured, {}, 2};
   const Tensor tensor = TensorOf("t", DType::kF32, {1, 4}, {0, 1, 2, 3});
   ExpectParts(Cut(layout, map, tensor, {}), DType::kF32, {2}, {{0, 3}, {1, 2}});
   const Tensor back = Joined(
@@ -143,7 +143,7 @@ TEST_F(TokenVerbsTest, CaseS13PackedLabelsComeBackWithTheFillWhereTheyWereDroppe
 TEST_F(TokenVerbsTest, WithoutATrimTheLayoutsLengthDoesNotMatter) {
   const std::vector<Tensor> parts = {TensorOf("t", DType::kI32, {1, 3}, {0, 1, 2}),
                                      TensorOf("t", DType::kI32, {1, 3}, {3, 4, 5})};
-  const TokenMap map = Over(ClosedForm::kContiguous, 2);
+  const HeldColumns map = Over(ClosedForm::kContiguous, 2);
   const Tensor full = Joined(Says(7, 8), map, parts, {});
   ExpectTensor(&full, DType::kI32, {1, 6}, {0, 1, 2, 3, 4, 5});
   EXPECT_EQ(Code(Says(7, 8), map, parts, {.trim = true}).code(),
@@ -167,7 +167,7 @@ TEST_F(TokenVerbsTest, NothingIsGatheredToNothing) {
 
 TEST_F(TokenVerbsTest, PartsThatDoNotGoTogetherAreNotGathered) {
   const Tensor good = TensorOf("t", DType::kI32, {1, 2}, {0, 1});
-  const TokenMap map = Over(ClosedForm::kContiguous, 2);
+  const HeldColumns map = Over(ClosedForm::kContiguous, 2);
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(Code({}, map, {}, {}).code(), invalid);
   EXPECT_EQ(Code({}, map, {good, TensorOf("t", DType::kI64, {1, 2}, {0, 1})}, {}).code(), invalid);

@@ -11,18 +11,18 @@ namespace cpshard {
 namespace {
 
 using ::testing::HasSubstr;
-using ClosedForm = TokenMap::ClosedForm;
+using ClosedForm = HeldColumns::ClosedForm;
 using Ranks = std::vector<std::vector<Run>>;
 
-TokenMap Over(ClosedForm closed_form, int64_t cp_size) { return {{}, closed_form, cp_size}; }
+HeldColumns Over(ClosedForm closed_form, int64_t cp_size) { return {{}, closed_form, cp_size}; }
 
-TokenMap Captured(int64_t columns, const Ranks& ranks) {
+HeldColumns Captured(int64_t columns, const Ranks& ranks) {
   CapturedMap captured{columns, {}};
   for (const std::vector<Run>& runs : ranks) {
     captured.maps.emplace_back();
     for (const Run& run : runs) captured.maps.back().Append(run);
   }
-  TokenMap map;
+  HeldColumns map;
   map.cp_size = static_cast<int64_t>(ranks.size());
   map.captured = std::move(captured);
   return map;
@@ -35,7 +35,7 @@ ShardLayout Says(std::optional<int64_t> original, std::optional<int64_t> padded)
   return layout;
 }
 
-std::string PlanText(const ShardLayout& layout, const TokenMap& map, const TensorSpec& tensor,
+std::string PlanText(const ShardLayout& layout, const HeldColumns& map, const TensorSpec& tensor,
                      const ShardTokenOptions& options) {
   const absl::StatusOr<ShardPlan> plan = PlanShardToken(layout, map, tensor, options);
   return plan.ok() ? ToString(*plan) : plan.status().ToString();
@@ -73,7 +73,7 @@ TEST(TokenTensor, RowsOfAFlatStreamAreMerged) {
   ShardLayout layout = Says({}, 8);
   layout.input_row_shape = IntArray{{2}, {2, 4}};
   const TensorSpec tensor{"t", DType::kF32, {2, 4, 2}};
-  const TokenMap map = Captured(8, {{{0, 1}, {3, 2}, {7, 1}}, {{1, 2}, {5, 2}}});
+  const HeldColumns map = Captured(8, {{{0, 1}, {3, 2}, {7, 1}}, {{1, 2}, {5, 2}}});
   const absl::StatusOr<ShardPlan> plan = PlanShardToken(layout, map, tensor, {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(ToString(*plan),
@@ -133,11 +133,11 @@ constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 TEST(TokenTensor, ARefusalNamesTheStreamAndItsNumbers) {
-  const auto refusal = [](const ShardLayout& layout, const TokenMap& map, const TensorSpec& tensor,
-                          const ShardTokenOptions& options) {
+  const auto refusal = [](const ShardLayout& layout, const HeldColumns& map,
+                          const TensorSpec& tensor, const ShardTokenOptions& options) {
     return PlanShardToken(layout, map, tensor, options).status();
   };
-  const TokenMap two = Over(ClosedForm::kContiguous, 2);
+  const HeldColumns two = Over(ClosedForm::kContiguous, 2);
   const TensorSpec six{"t", DType::kU8, {1, 6}};
   ExpectRefused(refusal(Says(6, 8), two, six, {}), kPrecondition, {"stream 't'", "[1, 6]", "8"});
   ExpectRefused(refusal(Says(6, 8), two, six, {.fill = int64_t{-100}}), kInvalid,
@@ -145,7 +145,7 @@ TEST(TokenTensor, ARefusalNamesTheStreamAndItsNumbers) {
   ExpectRefused(refusal(Says(6, 8), two, six, {.seq_dim = 2}), kInvalid, {"'t'", "axis 2"});
   ExpectRefused(refusal(Says(6, 6), Over(ClosedForm::kRoundRobin, 2), six, {}), kInvalid,
                 {"'t'", "6", "4"});
-  ExpectRefused(refusal({}, TokenMap(), six, {}), kPrecondition, {"'t'", "data-dependent"});
+  ExpectRefused(refusal({}, HeldColumns(), six, {}), kPrecondition, {"'t'", "data-dependent"});
   for (const int64_t cp_size : {int64_t{0}, int64_t{-2}, int64_t{4097}, INT64_MAX}) {
     ExpectRefused(refusal({}, Over(ClosedForm::kRoundRobin, cp_size), six, {}), kInvalid,
                   {std::to_string(cp_size), "4096"});
@@ -168,6 +168,18 @@ TEST(TokenTensor, PositionsThatAreNoPlacementAreRefused) {
   ExpectRefused(refusal({{3}, {0, 1, 2}}, 4), kPrecondition, {"[3]"});
   ExpectRefused(refusal({{-1, -3}, {0, 1, 2}}, 4), kPrecondition, {"[-1, -3]"});
   ExpectRefused(refusal({{INT64_MAX, 2}, {0, 1}}, 4), kPrecondition, {"[9223372036854775807, 2]"});
+}
+
+TEST(TokenTensor, ARowShapeThatBeliesItsOwnShapeIsRefused) {
+  const TensorSpec tensor{"t", DType::kF32, {2, 4}};
+  const auto refusal = [&](IntArray rows) {
+    ShardLayout layout = Says({}, 8);
+    layout.input_row_shape = std::move(rows);
+    return PlanShardToken(layout, Over(ClosedForm::kContiguous, 2), tensor, {}).status();
+  };
+  EXPECT_TRUE(refusal({{2}, {2, 4}}).ok());
+  ExpectRefused(refusal({{3}, {2, 4}}), kPrecondition, {"2 elements", "[3]"});
+  ExpectRefused(refusal({{1, 2}, {2, 4}}), kPrecondition, {"2 elements", "[1, 2]"});
 }
 
 TEST(TokenTensor, CapturedMapsStayWithinTheirColumns) {

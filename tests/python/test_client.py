@@ -319,3 +319,39 @@ print("done")
         result = subprocess.run([sys.executable, "-B", "-c", self.PROGRAM, client.address],
                                 capture_output=True, text=True, timeout=60)
         assert result.stdout == "done\n", result.stderr
+
+
+@pytest.mark.parametrize("value, words", [
+    (np.complex64(3), "is a complex"), (np.datetime64("2020-01-01"), "is a date"),
+    (np.longdouble(3), "is a longdouble"), ("\ud800", "no Unicode"),
+    (np.ma.masked_array(np.arange(3), [0, 1, 0]), "masked array.*filled")])
+def test_values_that_cannot_be_sent_are_refused_by_name(client, value, words):
+    with pytest.raises(ValueError, match=f"'x' .*{words}") as raised:
+        client.shard(batch_of(1) | {"x": value}, "round_robin", RANKS)
+    assert isinstance(raised.value, cpshard.Error)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ({"cp_size": "2"}, "cp_size is '2'"), ({"cp_size": 2.0}, "cp_size is 2.0"),
+    ({"cp_size": True}, "cp_size is True"), ({"ranks": 1}, "ranks are 1"),
+    ({"ranks": [1.5]}, "rank 1.5"), ({"options": None}, "options are a NoneType")])
+def test_arguments_of_another_kind_are_refused(client, arguments, words):
+    with pytest.raises(ValueError, match=words) as raised:
+        client.shard(batch_of(1), **{"options": "round_robin", "cp_size": RANKS, **arguments})
+    assert isinstance(raised.value, cpshard.Error)
+
+
+def test_a_matrix_is_an_array_of_two_axes(client):
+    batch = batch_of(1)
+    shards = client.shard(batch | {"labels": np.matrix(batch["labels"])}, "round_robin", RANKS)
+    check(shards, batch)
+
+
+def test_a_client_that_is_closed_says_so():
+    closed = cpshard.connect("unix:/nowhere/server.sock")
+    closed.close()
+    for call in (closed.info, lambda: closed.shard(batch_of(1), "round_robin", 2),
+                 lambda: next(closed.shard_batches([batch_of(1)], "round_robin", 2))):
+        with pytest.raises(cpshard.Error, match="has been closed") as raised:
+            call()
+        assert raised.value.code == "CANCELLED"

@@ -1,7 +1,8 @@
-"""What the operators refuse, and that no rank is left waiting for one that refused: arguments that do
-not fit each other, ranks that disagree (CPSHARD_CHECK=1), tensors that cannot be moved."""
+"""What the operators refuse, and that no rank is left waiting for one that refused: arguments that
+do not fit each other, ranks that disagree (CPSHARD_CHECK=1), tensors that cannot be moved."""
 
 import datetime
+import itertools
 import os
 import time
 
@@ -19,7 +20,7 @@ def group_name(mesh):
 
 
 def told(function, *arguments):
-    """(kind, text) of what a rank raises, and whether it was back before the group lost patience."""
+    """(kind, text) of what a rank raises, and whether that was before the group lost patience."""
     began = time.monotonic()
     error = raised(function, *arguments)
     return type(error).__name__, str(error), time.monotonic() - began < PATIENCE.total_seconds()
@@ -270,13 +271,13 @@ def unsigned_gathers_that_differ(mesh):
     wrong = []
     for name, columns in cases.maps(2).items():
         order, moves, sizes = token_map(columns)
-        for unsigned, signed in UNSIGNED:
-            full = cases.drawn([3, 2 * sizes[0]], signed, seed=5)
-            local = full.index_select(1, torch.tensor(columns[mesh.get_local_rank()]))
-            result = ops.gather_tokens(local.view(unsigned), order, moves, sizes, 1,
+        for (unsigned, signed), dim in itertools.product(UNSIGNED, (0, 1)):
+            full = cases.drawn([3, 2 * sizes[0]][1 - dim:], signed, seed=5)
+            local = full.index_select(dim, torch.tensor(columns[mesh.get_local_rank()]))
+            result = ops.gather_tokens(local.view(unsigned), order, moves, sizes, dim,
                                        group_name(mesh))
             if result.dtype != unsigned or not same(result.view(signed), full):
-                wrong.append((name, unsigned))
+                wrong.append((name, unsigned, dim))
     return wrong
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from servers import serving
 
 README = pathlib.Path(__file__).resolve().parents[2] / "client" / "python" / "README.md"
@@ -20,7 +22,8 @@ def programs():
     return {text[2:text.index(":")]: text for text in texts if text.startswith("# ")}
 
 
-def test_two_ranks_under_torchrun_train_on_what_a_loader_pushes(tmp_path):
+@pytest.mark.parametrize("launch, job", [(["--standalone"], "job"), (["--master-port=0"], None)])
+def test_two_ranks_under_torchrun_train_on_what_a_loader_pushes(tmp_path, launch, job):
     found = programs()
     assert set(found) == {"train.py", "load.py"}
     code = [line for line in found["train.py"].splitlines() if line and not line.startswith("#")]
@@ -31,12 +34,12 @@ def test_two_ranks_under_torchrun_train_on_what_a_loader_pushes(tmp_path):
     (tmp_path / "train.py").write_text(train)
     (tmp_path / "load.py").write_text(found["load.py"])
     with serving() as server:
-        environment = os.environ | {"CPSHARD_ADDRESS": server.address, "CPSHARD_JOB": "job",
-                                    "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"CPSHARD_ADDRESS": server.address, "OMP_NUM_THREADS": "1"}
+        environment |= {"CPSHARD_JOB": job} if job else {}
         run = [sys.executable, "-B"]
         with subprocess.Popen([*run, "load.py"], cwd=tmp_path, env=environment) as loader:
             result = subprocess.run(
-                [*run, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
+                [*run, "-m", "torch.distributed.run", "--nproc-per-node", "2", *launch,
                  "train.py"], cwd=tmp_path, env=environment, capture_output=True, text=True,
                 timeout=120)
             assert result.returncode == 0, result.stderr

@@ -104,3 +104,34 @@ def test_a_restart_of_the_launcher_is_a_new_generation():
 def test_what_does_not_fit_is_refused_with_the_numbers(arguments, environment, words):
     with pytest.raises(ValueError, match=words):
         cpshard.topology(**arguments, environment=environment)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ({"mesh": Mesh(cp=(1, 2))}, "mesh has 2 places for the 8 processes.*whole mesh"),
+    ({"mesh": Mesh(cp=(1, 2), tp=(0, 2))}, "mesh has 4 places for the 8 processes"),
+    ({"cp_rank": 1, "cp_size": 2}, "make 2 places for the 8 processes.*leave cp_rank out"),
+    ({"cp_rank": 1, "cp_size": 2, "readers_per_rank": 2}, "make 4 places for the 8 processes"),
+    ({}, "WORLD_SIZE is 8, and nothing says.*give cp_size"),
+    ({"tp_size": 2}, "WORLD_SIZE is 8, and nothing says"),
+    ({"cp_size": True}, "cp_size is True"),
+    ({"cp_size": "2"}, "cp_size is '2'"),
+])
+def test_several_processes_are_never_put_in_one_place(arguments, words):
+    with pytest.raises(ValueError, match=words) as raised:
+        cpshard.topology(**arguments, environment=under_torchrun(1, 8))
+    assert isinstance(raised.value, cpshard.Error)
+
+
+def test_a_group_that_is_given_tells_them_apart():
+    environment = under_torchrun(1, 8)
+    assert cpshard.topology(mesh=Mesh(cp=(1, 2)), group="g", environment=environment).group == "g"
+    at = cpshard.topology(cp_rank=1, cp_size=2, group="g", environment=environment)
+    assert (at.group, at.reader) == ("g", "rank1")
+
+
+def test_a_job_that_torchrun_was_given_no_name_for_has_the_loaders_name_for_it():
+    environment = under_torchrun(0, 2, TORCHELASTIC_RUN_ID="none")
+    assert cpshard.topology(cp_size=2, environment=environment).group == "job/dp0"
+    with cpshard.loader([], "unix:/nowhere/server.sock") as loader:
+        with pytest.raises(TimeoutError, match="of group 'job/dp0'"):
+            loader.wait(0.01)

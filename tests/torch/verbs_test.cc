@@ -5,8 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
+#include "core/exec/token_verbs.h"
 #include "core/plan/partition.h"
 #include "core/torch/index_maps.h"
 #include "core/torch/token_map.h"
@@ -42,23 +48,45 @@ TEST(IndexMaps, AreThePlansPartitions) {
   EXPECT_EQ(Values(IdentityLocalIndices(3)), (std::vector<int64_t>{0, 1, 2}));
 }
 
+std::string ValueErrorOf(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const c10::ValueError& error) {
+    return error.what_without_backtrace();
+  }
+  return "no ValueError";
+}
+
 TEST(IndexMaps, RefuseALengthThatTheRanksDoNotDivide) {
-  const auto text = [](const auto& function) -> std::string {
-    try {
-      function();
-    } catch (const c10::ValueError& error) {
-      return error.what_without_backtrace();
-    }
-    return "no ValueError";
-  };
-  EXPECT_THAT(text([] {
+  EXPECT_THAT(ValueErrorOf([] {
                 ContiguousLocalIndices({0, 3}, 8);
               }),
               HasSubstr("divisible by cp_size, and 8 is not by 3"));
-  EXPECT_THAT(text([] {
+  EXPECT_THAT(ValueErrorOf([] {
                 RoundRobinLocalIndices({0, 2}, 6);
               }),
               HasSubstr("divisible by 2 * cp_size, and 6 is not by 4"));
+  EXPECT_THAT(ValueErrorOf([] { RoundRobinLocalIndices({0, 2}, -8); }), HasSubstr("-8"));
+}
+
+TEST(IndexMaps, RefuseARankThatTheGroupHasNot) {
+  for (const CpRank cp : {CpRank{5, 2}, CpRank{-1, 2}, CpRank{2, 2}, CpRank{0, 0}, CpRank{0, -2}}) {
+    const std::string expected = c10::str("rank ", cp.rank, " is none of a group of ", cp.size);
+    const at::Tensor full = Columns(1, 8);
+    EXPECT_THAT(ValueErrorOf([&] { ContiguousLocalIndices(cp, 8); }), HasSubstr(expected));
+    EXPECT_THAT(ValueErrorOf([&] { RoundRobinLocalIndices(cp, 8); }), HasSubstr(expected));
+    EXPECT_THAT(ValueErrorOf([&] { ShardSequenceForCpRoundRobin(cp, full); }), HasSubstr(expected));
+    EXPECT_THAT(ValueErrorOf([&] { ShardSequenceForCpContiguous(cp, full); }), HasSubstr(expected));
+  }
+}
+
+TEST(InForward, RefusesAMultipleThatNoLengthCanBePaddedTo) {
+  for (const int64_t multiple : {int64_t{1} << 62, INT64_MAX}) {
+    EXPECT_THAT(ValueErrorOf([&] {
+                  ShardSequenceForCpContiguous({0, 2}, Columns(1, 6), {.pad_multiple = multiple});
+                }),
+                HasSubstr(std::to_string(multiple)));
+  }
 }
 
 // A part of padded columns, where those from `length` on are `pad`.
@@ -100,12 +128,48 @@ TEST(InForward, GivesTheGradientToTheTokensOfTheRankAlone) {
 TEST(TokenVerbs, WithoutAGroupGatherGivesTheTensorItself) {
   const at::Tensor tensor = Columns(2, 4);
   const TokenMap map = MakeTokenMap(at::tensor({0, 0, 4}, at::kLong).view({1, 3}), {4}, 4);
-  EXPECT_TRUE(GatherTokenTensor(tensor, map, {}, Group()).is_same(tensor));
-  EXPECT_TRUE(GatherSequence(tensor, Group()).is_same(tensor));
-  EXPECT_TRUE(GatherTokenTensorByIndices(Group(), tensor, at::arange(4)).is_same(tensor));
+  EXPECT_TRUE(GatherTokenTensor(tensor, map, {}, TokenGroup()).is_same(tensor));
+  EXPECT_TRUE(GatherSequence(tensor, TokenGroup()).is_same(tensor));
+  EXPECT_TRUE(GatherTokenTensorByIndices(TokenGroup(), tensor, at::arange(4)).is_same(tensor));
 }
 
-TEST(TokenVerbs, AnUnknownGroupIsAnError) { EXPECT_THROW(Group("nobody"), c10::Error); }
+// A group of this process alone, to be found and not used.
+c10::intrusive_ptr<c10d::ProcessGroup> GroupOf(int rank, const std::string& name) {
+  struct Silent : c10d::Backend {
+    using c10d::Backend::Backend;
+    const std::string getBackendName() const override { return "silent"; }
+  };
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(rank, 2);
+  group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                    c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<Silent>(rank, 2)));
+  if (!name.empty()) group->setGroupName(name);
+  return group;
+}
+
+TEST(TokenGroups, AreFoundByTheNameOfTheirHandleAndNoOther) {
+  const auto first = GroupOf(0, "cp"), second = GroupOf(1, "cp");
+  EXPECT_EQ(TokenGroup(first).rank(), 0);
+  EXPECT_EQ(TokenGroup(first).rank(), 0);  // its own name is no other's
+  EXPECT_EQ(TokenGroup("cp").rank(), 0);
+  EXPECT_THAT(ValueErrorOf([&] { TokenGroup group(second); }), HasSubstr("registered as 'cp'"));
+  EXPECT_THAT(ValueErrorOf([] { TokenGroup group(GroupOf(0, "")); }), HasSubstr("has no name"));
+}
+
+TEST(TokenGroups, TakeANameWhoseGroupIsGone) {
+  { EXPECT_EQ(TokenGroup(GroupOf(0, "brief")).rank(), 0); }
+  const auto again = GroupOf(1, "brief");
+  EXPECT_EQ(TokenGroup(again).rank(), 1);
+  EXPECT_EQ(TokenGroup("brief").rank(), 1);
+}
+
+// Of a batch that was planned here, and of tensors: one program has both.
+TEST(TokenVerbs, BesideThoseOverBytes) {
+  const HeldColumns held{.closed_form = HeldColumns::ClosedForm::kRoundRobin, .cp_size = 2};
+  const auto partition = *PartitionOf(held, 8);
+  EXPECT_EQ(Values(RoundRobinLocalIndices({1, 2}, 8)), partition[1].Expand());
+}
+
+TEST(TokenVerbs, AnUnknownGroupIsAnError) { EXPECT_THROW(TokenGroup("nobody"), c10::Error); }
 
 }  // namespace
 }  // namespace cpshard
