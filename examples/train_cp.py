@@ -53,7 +53,8 @@ class Rows:
 
 def load(steps: int) -> None:
     """The loader's process."""
-    cpshard.loader(Rows(steps), steps=steps).wait()
+    with cpshard.loader(Rows(steps), steps=steps) as loader:
+        loader.wait()
 
 
 def columns_of(layout: cpshard.ShardLayout) -> torch.Tensor:
@@ -103,7 +104,8 @@ def train(steps: int, checkpoint: pathlib.Path | None, kill_at: int | None) -> N
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
 
-    loop = cpshard.rank(options=OPTIONS, mesh=mesh["cp"], tensors="torch",
+    # The whole mesh, not its axis: the other axes of a larger one tell its groups apart.
+    loop = cpshard.rank(options=OPTIONS, mesh=mesh, tensors="torch",
                         state=saved and saved["data"])
     with loop:
         for batch, layout in loop:

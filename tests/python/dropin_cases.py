@@ -1,4 +1,4 @@
-"""Batches that several tests of the drop-in shard, and comparing to the bit."""
+"""Batches that several tests of the drop-in shard, a mesh for them, and comparing to the bit."""
 
 from typing import Any
 
@@ -31,3 +31,22 @@ def plain(length: int) -> dict[str, Any]:
 def copied(batch: dict[str, Any]) -> dict[str, Any]:
     return {name: value.clone() if isinstance(value, torch.Tensor) else value
             for name, value in batch.items()}
+
+
+class Ranks:
+    """A mesh without processes, and so without anybody to gather from (T53)."""
+
+    mesh_dim_names = ("cp",)
+    device_type = "cpu"
+
+    def __init__(self, size: int, rank: int = 0):
+        self._size, self._rank = size, rank
+
+    def __getitem__(self, name: str) -> "Ranks":
+        return self
+
+    def size(self) -> int:
+        return self._size
+
+    def get_local_rank(self) -> int:
+        return self._rank

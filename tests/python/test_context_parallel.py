@@ -76,6 +76,23 @@ def gathered(mesh: Any, length: int) -> torch.Tensor:
     return sharder.gather_token_tensor(out, trim=True)
 
 
+def raising(mesh: Any) -> bool:
+    batch = {"input_ids": torch.ones(2, 8).long(), "labels": torch.ones(2, 8).long()}
+    context, _, _ = ours.shard_batch_load_balanced(mesh, None, batch)
+    before = F.scaled_dot_product_attention
+    try:
+        with context():
+            assert F.scaled_dot_product_attention is not before
+            raise LookupError("in a forward")
+    except LookupError:
+        return F.scaled_dot_product_attention is before
+    return False
+
+
+def test_behind_an_exception_there_is_no_ring(worlds):
+    assert worlds.run(2, raising) == [True, True]
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_attention_over_several_ranks_is_that_of_one(worlds, size):
     whole = attend(embeddings(21))

@@ -57,6 +57,28 @@ def compiled(mesh: Any, kind: str) -> int:
     return counter.frame_count
 
 
+def with_breaks(mesh: Any) -> None:
+    """Verbs that look a map up, in a graph that may break there."""
+    sharder = ours.ContextParallelSharder(
+        device_mesh=mesh, shard_batch=ours.shard_batch_contiguous,
+        local_token_global_indices=ours.contiguous_local_indices)
+
+    def run(tensor: torch.Tensor) -> Any:
+        local, indices, _ = ours.shard_sequence_for_cp_round_robin(mesh, tensor * 3)
+        return (ours.gather_token_tensor_by_indices(mesh, local * 2, indices),
+                sharder.gather_token_tensor(tensor * 5))
+
+    torch._dynamo.reset()
+    call = torch.compile(run, backend="aot_eager")
+    for length in (16, 24, 32):
+        tensor = torch.rand(2, length)
+        assert all(map(torch.equal, call(tensor), run(tensor)))
+
+
+def test_a_verb_that_looks_its_map_up_breaks_a_graph_and_no_more(worlds):
+    worlds.run(2, with_breaks)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_verbs_compile_at_most_twice_over_many_layouts(worlds, kind):
     """Twice: rows that need padding and rows that need none are two graphs."""

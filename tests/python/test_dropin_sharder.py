@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import reference  # before what it makes importable
 import torch
-from dropin_cases import copied, packed, plain, same
+from dropin_cases import Ranks, copied, packed, plain, same
 from gloo_worlds import Raised
 from torch.distributed.device_mesh import init_device_mesh
 from torch_values import encode, encode_layout
@@ -159,25 +159,6 @@ def test_the_facts_of_a_model_resolve_to_the_same_layout_elsewhere(name):
     assert plan.chosen == CHOSEN[getattr(chosen, "func", chosen).__name__]
 
 
-class Ranks:
-    """A mesh without processes."""
-
-    mesh_dim_names = ("cp",)
-    device_type = "cpu"
-
-    def __init__(self, size: int, rank: int = 0):
-        self._size, self._rank = size, rank
-
-    def __getitem__(self, name: str) -> Any:
-        return self
-
-    def size(self) -> int:
-        return self._size
-
-    def get_local_rank(self) -> int:
-        return self._rank
-
-
 # --- facts of the families -----------------------------------------------------------------------
 
 def family(name: str, **config: Any) -> Any:
@@ -200,6 +181,24 @@ def test_the_facts_of_a_family_are_what_its_hook_reads():
     assert facts["compress_ratios"] == [0, 2, 3]
     facts = ours.facts_of(family("MiMoV2ForCausalLM", image_token_id=7))
     assert facts["family"] == "MIMO_V2" and facts["image_token_id"] == 7
+
+
+def test_a_compiled_model_has_the_facts_of_the_model_in_it():
+    class DeepseekV4ForCausalLM(torch.nn.Module):
+        config = types.SimpleNamespace(compress_ratios=[0, 4])
+        supports_thd = True
+
+        def prepare_model_inputs_for_cp(self, batch: Any, *, num_chunks: int) -> Any:
+            return {}
+
+    model = DeepseekV4ForCausalLM()
+    assert ours.facts_of(torch.compile(model)) == ours.facts_of(model)
+    assert ours.facts_of(model)["family"] == "DEEPSEEK_V4"
+
+
+def test_a_family_s_model_without_a_text_config_has_its_config_s_facts():
+    facts = ours.facts_of(family("DeepseekV41ForCausalLM", compress_ratios=[0, 2]))
+    assert facts["family"] == "DEEPSEEK_V41" and facts["compress_ratios"] == [0, 2]
 
 
 def test_a_subclass_is_of_its_family_and_an_unknown_hook_is_of_none():
@@ -481,6 +480,9 @@ def test_a_gradient_that_cannot_go_through_is_not_lost_in_silence():
     _, made, _ = ours.shard_batch_load_balanced(Ranks(2), None, copied(batch) | {
         "position_ids": positions})
     assert made["position_ids"].requires_grad
+    mask = torch.zeros(2, 1, 8, 8, requires_grad=True)  # of which bools are made
+    _, made, _ = ours.shard_batch_contiguous(Ranks(2), None, plain(8) | {"attention_mask": mask})
+    assert made["padding_mask"].tolist() == [[False] * 4] * 2
     batch = {"input_ids": torch.ones(2, 7).long(), "labels": torch.ones(2, 7),
              "position_ids": positions[:, :7]}
     with pytest.raises(NotImplementedError, match="'position_ids' requires grad"):

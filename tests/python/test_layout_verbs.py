@@ -8,7 +8,9 @@ import torch
 
 import cpshard
 import cpshard.torch
+import reference
 from cpshard import embedded
+from dropin_cases import packed
 
 TOKENS = 22
 OPTIONS = {
@@ -20,10 +22,17 @@ OPTIONS = {
         {"runs": [{"source": 9, "length": 9}]}]}}, {}),
     "deepseek_v41": ({"deepseek_v41": {"packed_alignment": 4}, "padding_token_id": 9},
                      {"seq_lens": torch.tensor([[5, 9, 8], [22, -1000, -1000]])}),
+    "thd": ({"thd": {}}, {}),
+    "magi": ({"magi": {"variant": "HF"}, "padding_token_id": 9}, {}),
 }
 
 
 def batch_of(layout, first=0):
+    if layout == "thd":
+        return packed()
+    if layout == "magi":  # takes one row; its pads are slots
+        ids = torch.arange(first, first + 37)[None]
+        return {"input_ids": ids, "labels": ids + 1000}
     ids = torch.arange(first, first + 2 * TOKENS).view(2, TOKENS)
     return {"input_ids": ids, "labels": ids + 1000, **OPTIONS[layout][1]}
 
@@ -36,19 +45,44 @@ def received(mesh, layout, first=0):
 
 
 def gathered(mesh, layout):
+    """Also by the verbs of a token layout of all ranks."""
     batch, record = received(mesh, layout)
-    full = cpshard.torch.gather_token_tensor(record, mesh, batch["labels"], trim=True, fill=-7)
-    again = cpshard.torch.shard_token_tensor(record, full, fill=-100)
-    return full.tolist(), torch.equal(again, batch["labels"])
+    labels, dim = batch["labels"], batch["labels"].dim() - 1
+    full = cpshard.torch.gather_token_tensor(record, mesh, labels, dim, trim=True, fill=-7)
+    agree = cpshard.torch.token_layout(record, mesh)
+    again = [cpshard.torch.shard_token_tensor(record, full, fill=-100),
+             agree.shard_token_tensor(full, fill=-100)]
+    return full.tolist(), all(torch.equal(shard, labels) for shard in again)
 
 
-@pytest.mark.parametrize("cp_size", [2, 4])
-@pytest.mark.parametrize("layout", ["round_robin", "contiguous", "deepseek_v41"])
+@pytest.mark.parametrize("layout,cp_size", [
+    (layout, cp_size) for layout in OPTIONS for cp_size in (2, 4)
+    if layout != "explicit" or cp_size == 2])
 def test_gather_with_trim_gives_back_what_was_sharded(worlds, layout, cp_size):
     expected = batch_of(layout)["labels"].tolist()
     for full, shards_again in worlds.run(cp_size, gathered, layout):
         assert full == expected
         assert shards_again
+
+
+def under_a_default_device(mesh):
+    batch, record = received(mesh, "thd")
+    rows = batch_of("contiguous")
+    with torch.device("meta"):
+        full = cpshard.torch.gather_token_tensor(record, mesh, batch["labels"], 0, trim=True)
+        _, made, _ = cpshard.torch.shard_batch_contiguous(mesh, None, rows)
+    return full.tolist(), made["labels"].tolist()
+
+
+def test_another_default_device_changes_nothing(worlds):
+    """Tensors that come from nowhere in particular lie there: none of these may."""
+    labels = packed()["labels"].tolist()
+    shards = []
+    for full, shard in worlds.run(2, under_a_default_device):
+        assert full == labels
+        shards.append(shard)
+    rows = [first + second for first, second in zip(*shards)]
+    assert [row[:TOKENS] for row in rows] == batch_of("contiguous")["labels"].tolist()
 
 
 def uneven(mesh):
@@ -111,6 +145,39 @@ def test_the_other_ranks_are_asked_once_for_a_layout(worlds):
 def test_a_layout_without_runs_is_refused():
     with pytest.raises(ValueError, match="no runs"):
         cpshard.torch.token_layout(cpshard.ShardLayout(padded_seq_len=8))
+
+
+def test_a_layout_of_another_package_is_refused_by_the_same_text():
+    with pytest.raises(ValueError, match="no runs"):
+        cpshard.torch.token_layout(reference.sharder.ShardLayout(padded_seq_len=8))
+
+
+def of_no_rank(mesh):
+    batch, record = received(mesh, "round_robin")
+    rank = 0 if mesh.get_local_rank() == 0 else None
+    return cpshard.torch.gather_token_tensor(dataclasses.replace(record, cp_rank=rank), mesh,
+                                             batch["labels"])
+
+
+def test_a_layout_that_tells_no_rank_is_refused_on_every_rank(worlds):
+    for raised in worlds.run(2, of_no_rank, raises=False):
+        assert "ValueError" in raised.kinds and "on rank 1 has no cp_rank" in raised.text
+
+
+def in_numpy(mesh):
+    """Layout arrays of numpy, and a sharder that is given such a layout."""
+    given = {name: value.numpy() if isinstance(value, torch.Tensor) else value
+             for name, value in packed().items()}
+    shard = embedded.plan(given, "thd", mesh.size()).shard(mesh.get_local_rank())
+    sharder = cpshard.torch.ContextParallelSharder(
+        device_mesh=mesh, shard_batch=cpshard.torch.shard_batch_thd, shard_layout=shard.layout)
+    labels = torch.from_numpy(shard.batch["labels"])
+    again = sharder.shard_token_tensor(packed()["labels"])
+    return torch.equal(again, labels), sharder.gather_token_tensor(labels, 0, trim=True).tolist()
+
+
+def test_a_sharder_takes_a_layout_whose_arrays_are_numpy_s(worlds):
+    assert worlds.run(2, in_numpy) == [(True, packed()["labels"].tolist())] * 2
 
 
 def test_indices_are_the_columns_of_the_runs_in_slot_order():

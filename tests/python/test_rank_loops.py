@@ -169,6 +169,8 @@ class TestEnds:
                 if step.step == 2:
                     break
             rank.finish()
+            with pytest.raises(RuntimeError, match="'train' is finished"):
+                rank.next("train")
         loader.wait(10)
 
     def test_a_peer_that_left_before_the_end_is_not_waited_for_without_end(
@@ -194,15 +196,17 @@ class TestEnds:
         assert "reader 'rank0' of group 'left' has not been closed: within 0.5 seconds" \
             in caplog.text
 
-    def test_close_itself_says_so_by_an_error(self, server):
+    def test_close_itself_says_so_in_the_log_and_then_by_an_error(self, server, soon, caplog):
         with cpshard.loader([batch_of(0)], server.address, group="close"):
             ranks = [cpshard.rank(server.address, options="round_robin", group="close", cp_size=2,
                                   cp_rank=rank, timeout=20) for rank in range(2)]
             for rank in ranks:
                 next(iter(rank))
-            with pytest.raises(TimeoutError, match="reader 'rank0' of group 'close'.*other readers"):
-                ranks[0].close(0.3)
+            words = "reader 'rank0' of group 'close'.*within 0.5 seconds other readers"
+            with pytest.raises(TimeoutError, match=words):
+                ranks[0].close(0.5)
             ranks[1].hang_up()
+        assert "reader 'rank0' of group 'close' has not been closed: within 0.2" in caplog.text
 
 
 class TestWaits:
@@ -241,7 +245,7 @@ class TestWaits:
             rank.hang_up()
         assert "finish()" in caplog.text
 
-    def test_a_source_that_writes_to_what_it_gave_ends_its_loader(self, server):
+    def test_a_source_that_writes_to_what_it_gave_ends_its_loader(self, server, caplog):
         tokens = np.zeros((1, 8), np.int64)
 
         class Reuses(list):
@@ -256,6 +260,7 @@ class TestWaits:
                     pytest.raises(ValueError, match="step 1 .*wrote to the tensors of step 0"):
                 loader.wait(20)
             rank.hang_up()
+        assert "loader 0 of 1 of group 'reuse' has ended: InvalidArgument: step 1" in caplog.text
 
 
 def in_a_fork(act):

@@ -3,9 +3,11 @@
     client = cpshard.connect("host:7070")
     shards = client.shard({"input_ids": ids, "labels": labels}, {"round_robin": {}}, cp_size=4)
 
-    for batch, layout in cpshard.rank("host:7070", options={"round_robin": {}}, cp_size=4):
-        ...                                                        # a rank's data loop
-    cpshard.loader(dataloader, "host:7070").wait()                 # what feeds it
+    with cpshard.rank("host:7070", options={"round_robin": {}}, cp_size=4) as loop:
+        for batch, layout in loop:                                 # a rank's data loop
+            ...
+    with cpshard.loader(dataloader, "host:7070") as loader:        # what feeds it
+        loader.wait()
 
 cpshard.embedded plans and shards without a server; cpshard.torch has the verbs of trainers.
 """

@@ -52,10 +52,11 @@ def _check_loadable(data: bytes) -> None:
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         why = [line.strip() for line in lines if "nsupported" in line] or lines
-        raise invalid("the state of the data loader can be saved, but not be loaded without running "
-                      "code that it holds: what state_dict() returns may have numbers, strings, "
-                      "lists, dicts and tensors in it (of an array torch.from_numpy(array), of a "
-                      f"numpy number its .item()): {why[0]}") from error
+        raise invalid("the state of the data loader can be saved, but not be loaded without "
+                      "running code that it holds: what state_dict() returns may have numbers, "
+                      "strings, lists, dicts and tensors in it (of an array "
+                      "torch.from_numpy(array), of a numpy number its .item()): "
+                      f"{why[0]}") from error
 
 
 class DataLoaderSource:

@@ -407,7 +407,7 @@ def _empty(dtype: str, dims: tuple[int, ...], library: str) -> Any:
     """A new tensor [dims]. A batch without bfloat16 has no outputs of it."""
     if library == "torch":
         import torch
-        return torch.empty(dims, dtype=getattr(torch, TORCH_NAMES[dtype]))
+        return torch.empty(dims, dtype=getattr(torch, TORCH_NAMES[dtype]), device="cpu")
     return np.empty(dims, NUMPY_NAMES[dtype])
 
 

@@ -23,8 +23,8 @@ def options_of(options: Options) -> Any:
     if isinstance(options, Message):
         return _read(options)
     if not isinstance(options, (str, Mapping)):
-        raise invalid(f"options are a {type(options).__name__}; give a mapping, JSON text, the name "
-                      'of a layout or a message: {"round_robin": {}}')
+        raise invalid(f"options are a {type(options).__name__}; give a mapping, JSON text, the "
+                      'name of a layout or a message: {"round_robin": {}}')
     try:
         return _of_text(options if isinstance(options, str) else json.dumps(dict(options)))
     except (TypeError, ValueError) as error:

@@ -110,9 +110,9 @@ def _check_all_have_places(place: _Place, group: str | None, world: int | None, 
                            instead: str) -> None:
     places = place.cp[1] * place.peer[1] * place.dp[1]
     if group is None and world is not None and world > places:
-        raise invalid(f"{who} {places} places for the {world} processes of the job (WORLD_SIZE), so "
-                      f"that several would take one: {instead}, or the group= that this process is "
-                      "in")
+        raise invalid(f"{who} {places} places for the {world} processes of the job (WORLD_SIZE), "
+                      f"so that several would take one: {instead}, or the group= that this process "
+                      "is in")
 
 
 def group_of(job: str | None, dp_rank: int, environment: Mapping[str, str] = os.environ) -> str:

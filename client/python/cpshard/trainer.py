@@ -93,8 +93,8 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
     own = resume if position is None else check_state(position, fingerprint, hash_of(message))
     for each in wanted:
         if own is not None and each.name not in own["streams"]:
-            _LOG.warning("the checkpoint has no data stream '%s', which begins at its beginning; it "
-                         "has %s", each.name, sorted(own["streams"]))
+            _LOG.warning("the checkpoint has no data stream '%s', which begins at its beginning; "
+                         "it has %s", each.name, sorted(own["streams"]))
     starts = [ReaderStream(each.name, closed=each.closed or each.finished, finished=each.finished,
                            max_step_bytes=each.max_step_bytes) for each in wanted]
     opening = OpenSession(

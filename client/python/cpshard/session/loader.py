@@ -4,6 +4,7 @@ want them."""
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import os
 import threading
@@ -20,6 +21,8 @@ from .messages import (Ack, Drain, LoaderCredit, LoaderHello, LoaderNotice, Load
                        Position, Released, StepAddress, check_hello)
 from .source import REUSED, StepSource, source_step
 from .waiting import WarningClock
+
+_LOG = logging.getLogger("cpshard")
 
 
 @dataclasses.dataclass
@@ -161,6 +164,9 @@ class Loader(SessionStream):
             except BaseException as raised:
                 self._failed = raised
                 self._end(error_of("UNKNOWN", f"{at}: {raised!r}"))
+        failed = self._failed or self._outcome
+        if failed is not None:  # whoever does not wait() hears of it here
+            _LOG.error("%s has ended: %s: %s", self._name(), type(failed).__name__, failed)
 
     def _await_work(self) -> Work | None:
         """None: the loader has ended."""

@@ -158,7 +158,7 @@ class LoaderLedger:
         return self._streams[stream].held_batches()
 
     def all_asked_for(self) -> bool:
-        """Every step of the passes under way has been made and released: the readers have them."""
+        """The readers have all steps of the passes under way."""
         return all(stream.finished or stream.at_end() for stream in self._streams.values())
 
     def finished(self) -> bool:

@@ -145,7 +145,8 @@ class RankLoop:
 
     def finish(self, patience: float = 180.0) -> None:
         """Leaves all data streams for good, wherever they stand, and ends the session: the loaders
-        end, once every rank has said so. Blocks as close() does, and raises what it raises."""
+        end, once every rank has said so. Blocks as close() does, and raises what it raises. For a
+        checkpoint that goes on where this loop stands take state() before."""
         for name in self._rest:
             self.close_pass(name, finished=True)
         self.close(patience)

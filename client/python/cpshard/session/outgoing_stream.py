@@ -119,8 +119,10 @@ class OutgoingStream:
         return [(step, batch) for step in latest for batch in self._held[step].made.microbatches]
 
     def at_end(self) -> bool:
-        """All steps of the pass have been made and are released."""
-        return self._end is not None and self._next >= self._end and not self._held
+        """All steps of the pass have been made, and all but its last are released: the ranks have
+        that one too. (A server releases a step with the commit of the next.)"""
+        end = self._end
+        return end is not None and self._next >= end and min(self._held, default=end) >= end - 1
 
     def held_bytes(self) -> int:
         return sum(held.nbytes for held in self._held.values())

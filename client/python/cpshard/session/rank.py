@@ -28,7 +28,7 @@ from .waiting import Stall, WaitTally, WarningClock, who_is_in
 _WANT_SECONDS = 2.0  # after so long a server says who is waited for; the request is made again
 _OPEN_SECONDS = 15.0
 _CLOSE_PAUSE = 0.1
-_EXIT_SECONDS = 30.0  # that the end of a `with` waits for the other ranks
+_EXIT_SECONDS = 60.0  # that the end of a `with` waits for the other ranks
 _LOG = logging.getLogger("cpshard")
 
 
@@ -77,12 +77,12 @@ def _broken(text: str) -> Error:
 
 
 class Rank(SessionStream, RankLoop):
-    """Made by cpshard.rank(). Thread-safe, but a data stream is read by one thread at a time. Not for
-    a fork of the process.
+    """Made by cpshard.rank(). Thread-safe, but a data stream is read by one thread at a time. Not
+    for a fork of the process.
 
     As a context manager: hangs up at the end, and closes the session where nothing was raised and
-    every pass that was begun is over. Other ranks are waited for half a minute then; that they did
-    not close theirs is said in the log.
+    every pass that was begun is over. Other ranks are waited for a minute then; that they did not
+    close theirs is said in the log.
 
     What is waited for without end is said in the log (logger "cpshard"): after 10 seconds, and then
     each minute.
@@ -96,8 +96,8 @@ class Rank(SessionStream, RankLoop):
         check_open(opening)
         if not _is_number(prefetch, int) or prefetch < 0 or \
                 (timeout is not None and (not _is_number(timeout, int, float) or timeout <= 0)):
-            raise invalid(f"prefetch is {prefetch!r}, timeout {timeout!r}; from 0 on, and above 0, are "
-                          "possible")
+            raise invalid(f"prefetch is {prefetch!r}, timeout {timeout!r}; from 0 on, and above 0, "
+                          "are possible")
         SessionStream.__init__(self, address, "PullShards")
         RankLoop.__init__(self, [stream.name for stream in opening.streams])
         self._opening, self._keys, self._timeout = opening, list(keys), timeout
@@ -243,9 +243,14 @@ class Rank(SessionStream, RankLoop):
         raised. Again: nothing."""
         self._check_process()
         error: Error | None = None
-        give_up = time.monotonic() + patience
+        begin, warnings = time.monotonic(), WarningClock()
+        give_up = begin + patience
         while not self._closed:
-            error = self._close_once(give_up - time.monotonic())
+            left = give_up - time.monotonic()
+            error = self._close_once(min(left, max(warnings.left(), _CLOSE_PAUSE)))
+            if error is not None and left > 0 and warnings.take():
+                _LOG.warning("%s has not been closed: %s", self._name(),
+                             self._why_open(error, time.monotonic() - begin))
             self._closed = error is None
             again = error is not None and (may_pass(error) or error.code == "NOT_FOUND")
             if not again or self._ended or time.monotonic() + _CLOSE_PAUSE >= give_up:
@@ -260,8 +265,9 @@ class Rank(SessionStream, RankLoop):
     def _why_open(self, error: Error, patience: float) -> str:
         if error.code != "DEADLINE_EXCEEDED":
             return error.message
-        return (f"within {_text(patience)} seconds other readers of the group have not closed theirs; has one of them left before the "
-                f"end? (cpshard session status --server {self.address} says which are there)")
+        return (f"within {_text(patience)} seconds other readers of the group have not closed "
+                "theirs; has one of them left before the end? (cpshard session status --server "
+                f"{self.address} says which are there)")
 
     def _close_once(self, patience: float) -> Error | None:
         with self._changed:

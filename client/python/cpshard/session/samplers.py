@@ -82,8 +82,8 @@ def _check(sampler: Any) -> None:
     kinds = tuple(getattr(data, name) for name in _SHUFFLING) if data else ()
     generator = getattr(sampler, "generator", None)
     if isinstance(sampler, kinds) and generator is None and not hasattr(sampler, "set_epoch"):
-        raise invalid(f"the data loader shuffles by a {type(sampler).__name__} without a generator, "
-                      "so that its batches are others when they are made again: give it "
+        raise invalid(f"the data loader shuffles by a {type(sampler).__name__} without a "
+                      "generator, so that its batches are others when they are made again: give it "
                       "generator=torch.Generator()")
     if generator is not None and not hasattr(generator, "manual_seed"):
         raise invalid(f"the generator of the {type(sampler).__name__} is a "

@@ -46,6 +46,7 @@ def facts_of(model: Any, device_mesh: Any = None, batch: Optional[Mapping[str, A
     Raises:
         NotImplementedError: the model's hook is of no known family: what it picks, only it knows.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     facts = attention_of(model)
     facts["supports_thd"] = bool(getattr(model, "supports_thd", False))
     facts["num_chunks"] = num_chunks
@@ -110,8 +111,9 @@ def _family_facts(model: Any, family: str) -> JsonForm:
     if family in ("DEEPSEEK_V4", "DEEPSEEK_V41"):
         dispatcher = getattr(getattr(model, "backend", None), "dispatcher", None)
         found["dispatcher_hybridep"] = dispatcher == "hybridep"
-        ratios = getattr(config, "compress_ratios", None) if family == "DEEPSEEK_V4" else \
-            text.compress_ratios[:text.num_hidden_layers]
+        ratios = getattr(config, "compress_ratios", None)
+        if family == "DEEPSEEK_V41" and text is not None:
+            ratios = text.compress_ratios[:text.num_hidden_layers]
         found["compress_ratios"] = [int(ratio) for ratio in ratios or ()]
     elif family == "MIMO_V2":
         found["image_token_id"] = getattr(config, "image_token_id", None)

@@ -7,6 +7,7 @@ indices. An index tensor that was made here remembers what it is (`closed_form_o
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Callable, NamedTuple, Optional
 
 import torch
@@ -24,14 +25,16 @@ class ClosedForm(NamedTuple):
     cp_size: int
 
 
-def version_of(tensor: torch.Tensor) -> Optional[int]:
-    """Grows when the tensor is written to; None: nothing counts that (inference mode)."""
-    return None if tensor.is_inference() else tensor._version
+def state_of(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
+    """Another one once the tensor is written to, or `.data` assigned; None: nothing counts that
+    (inference mode). What is written through `.numpy()` nothing counts either: copy such a tensor.
+    """
+    return None if tensor.is_inference() else (tensor._version, tensor.data_ptr())
 
 
 def _remember(indices: torch.Tensor, form: ClosedForm) -> torch.Tensor:
     if not torch.compiler.is_compiling():
-        tag = (form, version_of(indices))
+        tag = (form, state_of(indices))
         indices._cpshard_closed_form = tag  # type: ignore[attr-defined]
     return indices
 
@@ -40,14 +43,16 @@ def closed_form_of(indices: torch.Tensor) -> Optional[ClosedForm]:
     """What an index tensor of this module is, as long as it is the tensor that was returned and
     was not written to; None for a copy of it and for everybody else's. Alike on all ranks that run
     the same program."""
-    form, version = getattr(indices, "_cpshard_closed_form", (None, None))
-    return None if version is None or version != version_of(indices) else form
+    form, state = getattr(indices, "_cpshard_closed_form", (None, None))
+    return None if state is None or state != state_of(indices) else form
 
 
 def name_of(index_map: Optional[Callable[..., torch.Tensor]]) -> Optional[str]:
-    """The name of a closed-form map, of this module or the reference's; None for another one."""
-    name = _NAMES.get(getattr(index_map, "__name__", ""))
-    return name if getattr(index_map, "__module__", "") in (__name__, REFERENCE_MODULE) else None
+    """The name of a closed-form map, of this module or the reference's; None for another one,
+    whatever it is called."""
+    reference = sys.modules.get(REFERENCE_MODULE)
+    return next((name for name, function in _MAPS.items() if index_map is not None and index_map in
+                 (function, getattr(reference, function.__name__, None))), None)
 
 
 def identity_local_indices(cp_mesh: Any, padded_seq_len: int,
@@ -93,6 +98,5 @@ def round_robin_local_indices(cp_mesh: Any, padded_seq_len: int,
     return _remember(torch.cat((head, tail)), ClosedForm("round_robin", padded_seq_len, cp_size))
 
 
-_NAMES = {function.__name__: name for name, function in (
-    ("identity", identity_local_indices), ("contiguous", contiguous_local_indices),
-    ("round_robin", round_robin_local_indices))}
+_MAPS = {"identity": identity_local_indices, "contiguous": contiguous_local_indices,
+         "round_robin": round_robin_local_indices}

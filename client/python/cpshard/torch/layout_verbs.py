@@ -11,7 +11,6 @@ kept for as long as the layout lives.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Optional
 
 import numpy as np
@@ -21,10 +20,9 @@ import torch.distributed as dist
 from ..types import ShardLayout
 from . import mesh as meshes
 from . import token_maps
-from .token_layout import TokenLayout
+from .token_layout import TokenLayout, for_shards
 
 _CPU = torch.device("cpu")
-_NO_MOVES = torch.zeros((2, 4), dtype=torch.long)
 
 
 def token_layout(layout: ShardLayout, cp_mesh: Any = None,
@@ -41,26 +39,15 @@ def token_layout(layout: ShardLayout, cp_mesh: Any = None,
             values: the ranks hold different batches.
     """
     runs = _runs_of(layout)
-    indices = torch.from_numpy(_columns(runs)).to(device)
-    captured = layout.local_token_global_indices
-    positions = layout.input_token_stream_positions
-    made = TokenLayout(
-        indices=indices, order=indices, moves=_NO_MOVES, sizes=(len(indices),),
-        positions=None if positions is None else torch.as_tensor(positions).to(device),
-        input_row_shape=layout.input_row_shape, original_seq_len=layout.original_seq_len,
-        padded_seq_len=layout.padded_seq_len,
-        captured_columns=None if captured is None else len(indices) * meshes.size_of(cp_mesh),
-        group="")
+    indices = torch.from_numpy(token_maps.columns_of(runs)).to(device)
+    made = for_shards(layout, indices, layout.cp_size or meshes.size_of(cp_mesh))
     group = meshes.group_name_of(cp_mesh)
     if not group:
         return made
-    token_map = token_maps.of_layout(layout, device)
-    if token_map is None:
-        token_maps.remember_runs(layout, _exchange(layout, runs, cp_mesh, device))
-        token_map = token_maps.of_layout(layout, device)
-        assert token_map is not None
-    return dataclasses.replace(made, order=token_map.order, moves=token_map.moves,
-                               sizes=token_map.sizes, group=group)
+    if not token_maps.is_planned(layout):
+        ranks = _exchange(layout, runs, cp_mesh, device)
+        token_maps.remember(layout, lambda: ranks)
+    return made.of_group(token_maps.of_layout(layout, device), group)
 
 
 def shard_token_tensor(layout: ShardLayout, tensor: torch.Tensor, seq_dim: int = 1,
@@ -79,17 +66,10 @@ def gather_token_tensor(layout: ShardLayout, cp_mesh: Any, tensor: torch.Tensor,
 
 
 def _runs_of(layout: ShardLayout) -> token_maps.Runs:
-    if layout.runs is None:
+    if getattr(layout, "runs", None) is None:  # of another package, perhaps
         raise ValueError("the layout has no runs, so it tells no columns: it was not made by "
                          "cpshard; use a ContextParallelSharder with its index map")
     return np.asarray(layout.runs, np.int64).reshape(-1, 2)
-
-
-def _columns(runs: token_maps.Runs) -> Any:
-    """The padded column of every slot, int64 [L]."""
-    ends = runs[:, 1].cumsum()
-    shift = runs[:, 0] - (ends - runs[:, 1])  # column of a slot of the run, less the slot
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(shift, runs[:, 1])
 
 
 def _exchange(layout: ShardLayout, runs: token_maps.Runs, cp_mesh: Any, device: torch.device
@@ -97,11 +77,11 @@ def _exchange(layout: ShardLayout, runs: token_maps.Runs, cp_mesh: Any, device: 
     """The runs of all ranks."""
     padded = -1 if layout.padded_seq_len is None else layout.padded_seq_len
     digest = np.uint64(layout.batch_digest or 0).astype(np.int64)
-    head = torch.tensor([len(runs), layout.cp_rank, layout.cp_size, padded, int(digest)],
-                        device=device)
+    place = [-1 if number is None else number for number in (layout.cp_rank, layout.cp_size)]
+    head = torch.tensor([len(runs), *place, padded, int(digest)], device=device)
     heads = [each.tolist() for each in _all_gather(head, cp_mesh)]
     _check_agreement(heads)
-    own = torch.zeros((max(each[0] for each in heads), 2), dtype=torch.long)
+    own = torch.zeros((max(each[0] for each in heads), 2), dtype=torch.long, device="cpu")
     own[:len(runs)] = torch.from_numpy(runs)
     parts = _all_gather(own.to(device), cp_mesh)
     return [part[:each[0]].cpu().numpy() for part, each in zip(parts, heads)]
@@ -110,6 +90,9 @@ def _exchange(layout: ShardLayout, runs: token_maps.Runs, cp_mesh: Any, device: 
 def _check_agreement(heads: list[list[int]]) -> None:
     """Alike on every rank: none goes on where another one stops."""
     for rank, (_, cp_rank, cp_size, padded, digest) in enumerate(heads):
+        if -1 in (cp_rank, cp_size):
+            raise ValueError(f"the layout on rank {rank} has no cp_rank and cp_size: it tells the "
+                             "columns of a rank, and not which; give them as they came with it")
         if (cp_rank, cp_size) != (rank, len(heads)):
             raise ValueError(f"rank {rank} of a mesh of {len(heads)} has the layout of rank "
                              f"{cp_rank} of {cp_size}: give the mesh of the group that the shards "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator, Optional
 
 import torch
 
@@ -13,7 +13,8 @@ def ring_attention(cp_mesh: Any) -> Callable[[], ContextManager[None]]:
     ranks, head and tail chunks each (round robin), with the kernels that the reference allows.
 
     The batch is sharded already: torch's context_parallel is entered over a buffer of its own, for
-    it cannot do without one. A context may be entered as often as it is made.
+    it cannot do without one. A context may be entered as often as it is made. It is left behind an
+    exception too, where torch's own would leave the ring installed.
     """
 
     @contextlib.contextmanager
@@ -25,8 +26,14 @@ def ring_attention(cp_mesh: Any) -> Callable[[], ContextManager[None]]:
         set_rotate_method("allgather")
         buffer = torch.zeros(2 * cp_mesh.size(), device=cp_mesh.device_type)
         kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+        failed: Optional[BaseException] = None
         with sdpa_kernel(kernels), context_parallel(
                 cp_mesh, buffers=[buffer], buffer_seq_dims=[0], no_restore_buffers={buffer}):
-            yield
+            try:
+                yield
+            except BaseException as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     return context

@@ -168,7 +168,7 @@ def _shard_rows(cp_mesh: Any, batch: Batch, loss_mask: Optional[torch.Tensor],
         streams["loss_mask"] = loss_mask
     if "contiguous" not in options:
         streams.pop("attention_mask", None)  # dropped unread, whatever its size
-    elif _is_bulky(streams.get("attention_mask")):
+    elif _is_compared_here(streams.get("attention_mask")):
         convert_attention_mask_to_padding_mask(streams)  # where it is
     sharded = shard_streams(streams, options, cp_mesh, {"inputs_embeds": 1, **(extras or {})})
     put(batch, sharded, {"attention_mask", *streams})
@@ -176,7 +176,7 @@ def _shard_rows(cp_mesh: Any, batch: Batch, loss_mask: Optional[torch.Tensor],
     return sharded.layout
 
 
-def _is_bulky(tensor: Any) -> bool:
-    """Not to be fetched, or not to be planned with."""
-    return isinstance(tensor, torch.Tensor) and (tensor.device.type != "cpu"
-                                                 or tensor.nbytes >= LARGE)
+def _is_compared_here(mask: Any) -> bool:
+    """Not to be fetched, or not to be planned with; what comes of it has no gradient."""
+    return isinstance(mask, torch.Tensor) and (
+        mask.device.type != "cpu" or mask.nbytes >= LARGE or mask.requires_grad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import weakref
 from typing import Any, Callable, Mapping, Optional
 
 import torch
@@ -14,11 +14,9 @@ from .batches import Batch
 from .index_maps import ClosedForm, name_of
 from .resolution import resolve
 from .shard_batch import Context
-from .token_layout import TokenLayout
+from .token_layout import TokenLayout, for_shards
 
 _NO_LAYOUT = ShardLayout()
-_NO_MOVES = torch.zeros((2, 4), dtype=torch.long)
-KEPT_MAPS = 8  # of an index map of another's making, by length
 
 
 class ContextParallelSharder:
@@ -27,9 +25,11 @@ class ContextParallelSharder:
     Made from a `shard_batch` callback (direct), or from a model, a mesh and a batch, which decide
     on one (resolving). A layout is that of the last batch: `shard` replaces it.
 
-    The gathers are collectives over the mesh's `cp` axis: one exchange where all ranks' maps are
-    known - layouts that were planned by cpshard, and the closed forms of this package and of the
-    reference - and before the first one an exchange of indices for anybody else's.
+    The map of a batch that was planned by cpshard counts before `local_token_global_indices`. The
+    gathers are collectives over the mesh's `cp` axis: one exchange where all ranks' maps are known
+    - layouts that were planned by cpshard, and the closed forms of this package and of the
+    reference. Of anybody else's layout the indices are exchanged before the first gather, of
+    anybody else's index map, which may be another one next time, before each.
 
     Not thread-safe; one sharder for each model and stream of batches.
 
@@ -79,7 +79,7 @@ class ContextParallelSharder:
         self._tp_mesh = device_mesh["tp"] if "tp" in names else None
         self._loss_mask = loss_mask
         self._padding_token_id = padding_token_id
-        self._exchanged: dict[int, tuple[Any, token_maps.TokenMap]] = {}
+        self._added: dict[str, weakref.ref[torch.Tensor]] = {}
         if shard_batch is not None:
             if model is not None or batch is not None or num_chunks != 1 or not invoke_pre_embed \
                     or extra_seq_buffers is not None:
@@ -102,14 +102,26 @@ class ContextParallelSharder:
     def shard(self, batch: Batch) -> tuple[Context, Batch]:
         """Shards a batch and keeps its layout.
 
+        The mapping of the last batch may be filled again: what the shard of that one added to it,
+        positions and masks, is taken out first.
+
         Returns:
             A factory of contexts for the forward, and the batch with this rank's shard: mostly the
             same mapping, written to.
         """
-        context, batch, self.shard_layout = self.shard_batch(
-            self._cp_mesh, self._tp_mesh, batch, loss_mask=self._loss_mask,
-            padding_token_id=self._padding_token_id)
-        return context, batch
+        stale = {name: batch.pop(name) for name, added in self._added.items()
+                 if batch.get(name) is not None and batch[name] is added()}
+        given = set(batch)
+        try:
+            context, made, self.shard_layout = self.shard_batch(
+                self._cp_mesh, self._tp_mesh, batch, loss_mask=self._loss_mask,
+                padding_token_id=self._padding_token_id)
+        except Exception:
+            batch.update(stale)
+            raise
+        self._added = {name: weakref.ref(value) for name, value in made.items()
+                       if name not in given and isinstance(value, torch.Tensor)}
+        return context, made
 
     def shard_token_tensor(self, tensor: torch.Tensor, seq_dim: int = 1,
                            fill: Optional[float | int] = None) -> torch.Tensor:
@@ -185,16 +197,7 @@ class ContextParallelSharder:
         """For shards alone, which exchange nothing: without the maps of other ranks."""
         layout = self.shard_layout or _NO_LAYOUT
         self._check_group(layout)
-        captured = layout.local_token_global_indices
-        indices = self._indices(columns, device)
-        positions = layout.input_token_stream_positions
-        return TokenLayout(
-            indices=indices, order=indices, moves=_NO_MOVES, sizes=(indices.shape[0],),
-            positions=None if positions is None else positions.to(device),
-            input_row_shape=layout.input_row_shape, original_seq_len=layout.original_seq_len,
-            padded_seq_len=layout.padded_seq_len, group="",
-            captured_columns=captured if captured is None else
-            captured.numel() * meshes.size_of(self._cp_mesh))
+        return for_shards(layout, self._indices(columns, device), meshes.size_of(self._cp_mesh))
 
     def _check_group(self, layout: ShardLayout) -> None:
         cp_size, ranks = getattr(layout, "cp_size", None), meshes.size_of(self._cp_mesh)
@@ -207,12 +210,23 @@ class ContextParallelSharder:
         group = meshes.group_name_of(self._cp_mesh)
         if not group:
             return layout
-        token_map = self._token_map(layout.indices, columns, device)
-        return dataclasses.replace(layout, order=token_map.order, moves=token_map.moves,
-                                   sizes=token_map.sizes, group=group)
+        return layout.of_group(self._token_map(layout.indices, columns, device), group)
 
-    def _indices(self, padded_seq_len: int, device: torch.device) -> torch.Tensor:
+    def _planned_layout(self, columns: int) -> Optional[ShardLayout]:
+        """The layout, where it was planned here and is of so many columns. A closed form is for any
+        number, and of another one than the batch's the caller's function tells (contract 9.1)."""
+        layout = self.shard_layout
+        if layout is None or not token_maps.is_planned(layout):
+            return None
+        by_function = self.local_token_global_indices is not None and \
+            layout.local_token_global_indices is None
+        return None if by_function and layout.padded_seq_len not in (None, columns) else layout
+
+    def _indices(self, columns: int, device: torch.device) -> torch.Tensor:
         """The padded columns of the local slots, int64 [L]: the layout's, else the closed form."""
+        planned = self._planned_layout(columns)
+        if planned is not None:
+            return token_maps.indices_of_layout(planned, device)
         captured = (self.shard_layout or _NO_LAYOUT).local_token_global_indices
         if captured is not None:
             return _flat(captured, device)
@@ -220,38 +234,25 @@ class ContextParallelSharder:
             raise NotImplementedError(
                 "This ContextParallelSharder has a data-dependent token layout: its index map "
                 "arrives with the first batch that is sharded; shard one before its token tensors")
-        indices: torch.Tensor = self.local_token_global_indices(self._cp_mesh, padded_seq_len,
-                                                                device)
+        indices: torch.Tensor = self.local_token_global_indices(self._cp_mesh, columns, device)
         return indices
 
     def _token_map(self, indices: torch.Tensor, columns: int, device: torch.device
                    ) -> token_maps.TokenMap:
         """The map of all ranks. The way to it is the same on every rank: it goes by the layout and
         by functions, never by the values of indices."""
-        cp_size = meshes.size_of(self._cp_mesh)
-        layout = self.shard_layout
-        if layout is not None and layout.local_token_global_indices is not None:
-            planned = token_maps.of_layout(layout, device)
-            if planned is not None:
-                return planned
-            return token_maps.of_foreign(layout.local_token_global_indices, self._cp_mesh, device)
+        planned = self._planned_layout(columns)
+        if planned is not None:
+            return token_maps.of_layout(planned, device)
+        captured = (self.shard_layout or _NO_LAYOUT).local_token_global_indices
+        if captured is not None:
+            return token_maps.of_foreign(torch.as_tensor(captured), self._cp_mesh, device)
         name = name_of(self.local_token_global_indices)
         if name is not None:
-            return token_maps.of_closed_form(ClosedForm(name, columns, cp_size), device)
-        return self._exchange(indices, columns, device)
-
-    def _exchange(self, indices: torch.Tensor, columns: int, device: torch.device
-                  ) -> token_maps.TokenMap:
-        """By an index map of another's making: once for a length."""
-        known = self._exchanged.get(columns)
-        if known is None or known[0] is not self.local_token_global_indices:
-            if len(self._exchanged) >= KEPT_MAPS:
-                self._exchanged.clear()
-            made = token_maps.of_indices(indices, self._cp_mesh)
-            known = self._exchanged[columns] = (self.local_token_global_indices, made)
-        return known[1].to(device)
+            form = ClosedForm(name, columns, meshes.size_of(self._cp_mesh))
+            return token_maps.of_closed_form(form, device)
+        return token_maps.of_indices(indices.to(device=device, dtype=torch.long), self._cp_mesh)
 
 
-
-def _flat(captured: torch.Tensor, device: torch.device) -> torch.Tensor:
-    return captured.reshape(-1).to(device=device, dtype=torch.long)
+def _flat(captured: Any, device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(captured).reshape(-1).to(device=device, dtype=torch.long)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 from types import MappingProxyType
-from typing import Any, Collection, Mapping, Optional
+from typing import Any, Callable, Collection, Mapping, Optional
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from .. import embedded
+from ..libcpshard import RUNS
 from ..types import Shard, ShardLayout
 from . import mesh as meshes
 from . import token_maps
+from .token_maps import columns_of
 
 Streams = Mapping[str, Any]
 LARGE = 1 << 26  # bytes; from there on ATen cuts as fast
@@ -36,10 +38,12 @@ class Sharded:
         where the primary stream is. A stream that is handed on whole is the caller's own tensor.
     layout: with its index tensors there too; None where none of the reference's five fields is
         reported.
+    chosen: name of the layout that the option `model` resolved to; without it empty.
     """
 
     outputs: dict[str, Any]
     layout: Optional[ShardLayout]
+    chosen: str
 
 
 def shard_streams(streams: Streams, options: Mapping[str, Any], cp_mesh: Any,
@@ -78,7 +82,8 @@ def shard_streams(streams: Streams, options: Mapping[str, Any], cp_mesh: Any,
         source = given[cut.source]
         shaped = source if cut.source in axes else _as_planned(source, cut)
         outputs[name] = _cut(planned.plan, name, cut, rank, shaped, padded)
-    return Sharded(outputs, _reported(shard.layout, primary, planned.plan))
+    chosen = planned.plan.chosen if "model" in options else ""
+    return Sharded(outputs, _reported(shard.layout, primary, planned.plan), chosen)
 
 
 def row_need(streams: Streams, options: Mapping[str, Any], cp_mesh: Any) -> Optional[int]:
@@ -152,10 +157,14 @@ def _reported(layout: ShardLayout, device: torch.device, plan: embedded.Plan
         return None
     moved: dict[str, Any] = {name: value.to(device) for name, value in fields.items()
                              if isinstance(value, torch.Tensor)}
-    layout = dataclasses.replace(layout, **moved)
-    if layout.local_token_global_indices is None:
-        return layout
-    return token_maps.remember(layout, plan.layouts)
+    return token_maps.remember(dataclasses.replace(layout, **moved), _runs_of_ranks(plan))
+
+
+def _runs_of_ranks(plan: embedded.Plan) -> Callable[[], list[token_maps.Runs]]:
+    """Fetched when a gather asks for them. Until then they keep the plan, but not the batch that it
+    was made of: nothing is cut by this plan any more."""
+    plan._batch = embedded._Entries({}, frozenset())
+    return lambda: [plan._array(rank, RUNS).reshape(-1, 2) for rank in range(plan.cp_size or 1)]
 
 
 # --- cutting by ATen -----------------------------------------------------------------------------
@@ -171,12 +180,12 @@ def _cut(plan: embedded.Plan, name: str, cut: embedded.Cut, rank: int, tensor: t
         return tensor
     if cut.rows > 1:
         rows = [plan.cut(name, rank, row) for row in range(cut.rows)]
-        return _select_rows(tensor, [_columns(row.runs) for row in rows if row is not None], cut)
+        return _select_rows(tensor, [columns_of(row.runs) for row in rows if row is not None], cut)
     if padded_seq_len is not None and cut.extent == "local":
         length = padded_seq_len // (plan.cp_size or 1)
         padded = _padded(tensor, cut.axis, padded_seq_len, cut.fill)
         return padded.narrow(cut.axis, rank * length, length).contiguous()
-    selected = _select(tensor, cut.axis, _columns(cut.runs), cut.fill)
+    selected = _select(tensor, cut.axis, columns_of(cut.runs), cut.fill)
     if cut.chunks == 1:
         return selected
     shape = list(selected.shape)
@@ -189,14 +198,6 @@ def _as_planned(source: torch.Tensor, cut: embedded.Cut) -> torch.Tensor:
     if cut.broadcast:
         return source.expand(cut.dims)
     return source if source.shape == cut.dims else source.reshape(cut.dims)
-
-
-def _columns(runs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[L] of runs [n, 2]: the source column of every slot, -1 = fill."""
-    starts, lengths = runs[:, 0], runs[:, 1]
-    within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    spread = np.repeat(starts, lengths)
-    return np.where(spread < 0, -1, spread + within)
 
 
 def _padded(tensor: torch.Tensor, axis: int, columns: int, fill: Any) -> torch.Tensor:

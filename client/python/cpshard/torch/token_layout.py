@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
 from .native import ops
+from .scalars import number_of
+from .token_maps import TokenMap
 from .token_verbs import slices_gradient
+
+_NO_MOVES = torch.zeros((2, 4), dtype=torch.long, device="cpu")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,7 +25,8 @@ class TokenLayout:
     order, moves, sizes: of all ranks, see token_maps.TokenMap.
     positions: int64 [B, S], padded column of every token, -1 = dropped; or None.
     input_row_shape, original_seq_len, padded_seq_len: of the ShardLayout; or None.
-    captured_columns: what `indices` of all ranks cover, where they came with the batch; or None.
+    captured_columns: what `indices` of all ranks cover, where they came with the batch and are as
+        many on every rank; or None.
     group: name of the process group; "" = nobody to exchange anything with.
     """
 
@@ -41,7 +46,7 @@ class TokenLayout:
         """As ContextParallelSharder.shard_token_tensor."""
         return ops.shard_token_tensor(  # type: ignore[no-any-return]
             tensor, self.indices, self.positions, self.input_row_shape, self.original_seq_len,
-            self.padded_seq_len, seq_dim, fill, self.captured_columns)
+            self.padded_seq_len, seq_dim, _number(fill), self.captured_columns)
 
     def gather_token_tensor(self, tensor: torch.Tensor, seq_dim: int = 1, trim: bool = False,
                             fill: Optional[float | int] = None, *, gradient: str = "sum"
@@ -49,5 +54,38 @@ class TokenLayout:
         """As ContextParallelSharder.gather_token_tensor. A collective."""
         return ops.gather_token_tensor(  # type: ignore[no-any-return]
             tensor, self.order, self.moves, self.sizes, self.positions, self.input_row_shape,
-            self.original_seq_len, self.padded_seq_len, seq_dim, trim, fill, self.group,
+            self.original_seq_len, self.padded_seq_len, seq_dim, trim, _number(fill), self.group,
             slices_gradient(gradient), self.captured_columns)
+
+    def of_group(self, token_map: TokenMap, group: str) -> TokenLayout:
+        """The same for gathers, with the map of all ranks."""
+        as_many = len(set(token_map.sizes)) == 1
+        return dataclasses.replace(
+            self, order=token_map.order, moves=token_map.moves, sizes=token_map.sizes, group=group,
+            captured_columns=self.captured_columns if as_many else None)
+
+
+def for_shards(layout: Any, indices: torch.Tensor, ranks: int) -> TokenLayout:
+    """For shards alone, which exchange nothing: without the maps of other ranks.
+
+    Args:
+        layout: a ShardLayout, of this package or of another with the reference's five fields.
+        indices: int64 [L] on the device of the tensors.
+        ranks: that the layout is for, whether or not there is a group of them.
+    """
+    columns: Optional[int] = indices.shape[0] * ranks
+    padded = layout.padded_seq_len
+    if layout.local_token_global_indices is None:
+        columns = None
+    elif getattr(layout, "runs", None) is not None and padded not in (None, columns):
+        columns = None  # cpshard's own, and not as many on every rank: padded_seq_len counts
+    positions = layout.input_token_stream_positions
+    return TokenLayout(
+        indices=indices, order=indices, moves=_NO_MOVES, sizes=(indices.shape[0],) * ranks,
+        positions=None if positions is None else torch.as_tensor(positions).to(indices.device),
+        input_row_shape=layout.input_row_shape, original_seq_len=layout.original_seq_len,
+        padded_seq_len=padded, captured_columns=columns, group="")
+
+
+def _number(fill: Any) -> Any:
+    return None if fill is None else number_of(fill, "fill")

@@ -1,8 +1,9 @@
 """Token verbs by indices, and the sharding of a sequence inside a model's forward (contract 4.6,
 9).
 
-Every verb takes tensors of any rank and dtype, on any device, and gradients go through all of them.
-A gather is a collective: all ranks of the group call it, in the same order.
+Every verb takes tensors of any rank and dtype, on any device, and gradients go through all of them;
+through a gather once: a gradient of its gradient (create_graph=True) is a NotImplementedError. A
+gather is a collective: all ranks of the group call it, in the same order.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from . import mesh as meshes
 from . import token_maps
 from .index_maps import contiguous_local_indices, round_robin_local_indices
 from .native import ops
+from .scalars import number_of
 
 
 def slices_gradient(gradient: str) -> bool:
@@ -146,6 +148,6 @@ def _shard_sequence(cp_mesh: Any, tensor: torch.Tensor, seq_dim: int, pad_value:
         return tensor, torch.arange(length, device=tensor.device, dtype=torch.long), length
     padded = length + (-length) % (cp_mesh.size() * multiple)
     indices = index_map(cp_mesh, padded, tensor.device)
-    local = ops.shard_token_tensor(tensor, indices, None, None, length, padded, seq_dim, pad_value,
-                                   None)
+    fill = number_of(pad_value, "pad_value")
+    local = ops.shard_token_tensor(tensor, indices, None, None, length, padded, seq_dim, fill, None)
     return local, indices, padded
