@@ -52,7 +52,8 @@ void WriteSessionMessages(const Seeds& seeds) {
 
   write("session", 'p', EncodePullRequest(SessionName{"dp0", 3, "r", 2}));
   write("want", 'p', EncodePullRequest(Want{9, kAt, 1, 250, {"labels"}}));
-  write("commit", 'p', EncodePullRequest(Commit{kAt}));
+  write("want_rest", 'p', EncodePullRequest(Want{10, kAt, {}, 250, {}, 2}));
+  write("commit", 'p', EncodePullRequest(Commit{kAt, StallTime{1, 2, 3, 4}, 50}));
   write("pass_closed", 'p', EncodePullRequest(PassClosed{"val", 2, true}));
 
   write("welcome", 'n', EncodeLoaderNotice(Welcome{"i"}));

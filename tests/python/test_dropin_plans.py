@@ -78,7 +78,8 @@ def test_a_model_whose_layout_reads_a_context_of_its_framework_is_refused():
 
 def of_documents() -> dict[str, Any]:
     ids = torch.arange(8)[None]
-    return {"input_ids": ids, "labels": ids.clone(), "_packed_seq_ids": torch.ones_like(ids)}
+    return {"input_ids": ids, "labels": ids.clone(), "position_ids": ids.clone(),
+            "_packed_seq_ids": torch.ones_like(ids)}
 
 
 # --- what a layout keeps -------------------------------------------------------------------------
