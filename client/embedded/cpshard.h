@@ -101,7 +101,8 @@ enum cpshard_array {
   CPSHARD_POSITIONS = 2 /* input_token_stream_positions: [B, S] */
 };
 
-/* Its int64 values, row-major; none where the layout does not report it. */
+/* Its int64 values, row-major; none where the layout does not report it. Reads no tensor's bytes:
+ * the batch may be gone. */
 CPSHARD_API int cpshard_plan_array(const cpshard_plan* plan, int64_t rank, int32_t array,
                                    cpshard_bytes* values, char** error);
 

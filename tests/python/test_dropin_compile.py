@@ -1,5 +1,6 @@
 """torch.compile over the drop-in's verbs: one graph serves the layouts of all batches."""
 
+import dataclasses
 import random
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 import torch._dynamo
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import cpshard
 import cpshard.torch as ours
 
 LAYOUTS = 50
@@ -63,16 +65,20 @@ def with_breaks(mesh: Any) -> None:
         device_mesh=mesh, shard_batch=ours.shard_batch_contiguous,
         local_token_global_indices=ours.contiguous_local_indices)
 
-    def run(tensor: torch.Tensor) -> Any:
+    def run(tensor: torch.Tensor, layout: cpshard.ShardLayout) -> Any:
         local, indices, _ = ours.shard_sequence_for_cp_round_robin(mesh, tensor * 3)
         return (ours.gather_token_tensor_by_indices(mesh, local * 2, indices),
-                sharder.gather_token_tensor(tensor * 5))
+                sharder.gather_token_tensor(tensor * 5),
+                ours.gather_token_tensor(layout, mesh, tensor * 7, trim=True))
 
     torch._dynamo.reset()
     call = torch.compile(run, backend="aot_eager")
     for length in (16, 24, 32):
         tensor = torch.rand(2, length)
-        assert all(map(torch.equal, call(tensor), run(tensor)))
+        ids = torch.zeros(2, 2 * length, dtype=torch.long)
+        _, _, layout = ours.shard_batch_contiguous(mesh, None, {"input_ids": ids, "labels": ids})
+        received = dataclasses.replace(layout)  # nothing is known of the other ranks
+        assert all(map(torch.equal, call(tensor, received), run(tensor, received)))
 
 
 def test_a_verb_that_looks_its_map_up_breaks_a_graph_and_no_more(worlds):

@@ -3,7 +3,6 @@ of all ranks, from torch tensors and from numpy arrays; and the outputs once mor
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
 import numpy as np

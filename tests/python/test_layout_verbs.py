@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+import reference
 import torch
+from dropin_cases import packed
 
 import cpshard
 import cpshard.torch
-import reference
 from cpshard import embedded
-from dropin_cases import packed
 
 TOKENS = 22
 OPTIONS = {

@@ -260,7 +260,11 @@ class TestWaits:
                     pytest.raises(ValueError, match="step 1 .*wrote to the tensors of step 0"):
                 loader.wait(20)
             rank.hang_up()
-        assert "loader 0 of 1 of group 'reuse' has ended: InvalidArgument: step 1" in caplog.text
+        told = "loader 0 of 1 of group 'reuse' has ended: InvalidArgument: step 1"
+        give_up = time.monotonic() + 20  # the loader's own thread writes it
+        while told not in caplog.text and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert told in caplog.text
 
 
 def in_a_fork(act):

@@ -1,7 +1,6 @@
 """shard_streams: many streams of a batch cut at once. Expected is what torch's own cat and
 index_select make of them."""
 
-import operator_cases as cases
 import pytest
 import torch
 from operator_cases import drawn, ops, same

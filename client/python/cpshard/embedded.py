@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import json
 import os
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,6 +256,13 @@ class Plan:
                    cut.rows, cut.chunks, tuple(cut.dims[:cut.num_dims]),
                    _element(cut.fill, self._batch.dtypes[source]),
                    take_numbers(runs).reshape(-1, 2))
+
+    def runs_of_ranks(self) -> Callable[[], list[NDArray[np.int64]]]:
+        """What tells ShardLayout.runs of every rank, [n, 2] each, when it is called. It keeps the
+        plan, but not the batch, which is let go: nothing is cut by this plan any more."""
+        self._batch = _Entries({}, frozenset())
+        return lambda: [self._array(rank, RUNS).reshape(-1, 2)
+                        for rank in range(self.cp_size or 1)]
 
     def verify(self, ranks_dir: str | os.PathLike[str], ranks: Sequence[int] = (),
                streams: Sequence[str] = ()) -> tuple[bool, str, str]:

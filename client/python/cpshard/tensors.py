@@ -147,7 +147,7 @@ def view(memory: Bytes, dtype: str, dims: tuple[int, ...], library: str = "numpy
     if library == "torch":
         import torch
         if memory.size == 0:  # torch takes no window on nothing
-            return torch.empty(dims, dtype=getattr(torch, TORCH_NAMES[dtype]))
+            return torch.empty(dims, dtype=getattr(torch, TORCH_NAMES[dtype]), device="cpu")
         of_torch = torch.from_numpy(memory).view(getattr(torch, TORCH_NAMES[dtype]))
         return of_torch.reshape(dims)
     if numpy_name is None:

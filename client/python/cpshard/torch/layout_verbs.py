@@ -1,4 +1,4 @@
-"""The token verbs by the layout that came with a shard, as cpshard.rank and cpshard.connect give it.
+"""The token verbs by the layout that came with a shard, of cpshard.rank or cpshard.connect.
 
     for batch, layout in cpshard.rank(..., tensors="torch"):
         log_probs = model(**batch)                                               # [B, L]
@@ -25,6 +25,7 @@ from .token_layout import TokenLayout, for_shards
 _CPU = torch.device("cpu")
 
 
+@token_maps.untraced
 def token_layout(layout: ShardLayout, cp_mesh: Any = None,
                  device: torch.device = _CPU) -> TokenLayout:
     """The layout of this rank's shard as tensors on `device`, for the verbs and for torch.compile.

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from types import MappingProxyType
-from typing import Any, Callable, Collection, Mapping, Optional
+from typing import Any, Collection, Mapping, Optional
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from .. import embedded
-from ..libcpshard import RUNS
 from ..types import Shard, ShardLayout
 from . import mesh as meshes
 from . import token_maps
@@ -157,14 +156,7 @@ def _reported(layout: ShardLayout, device: torch.device, plan: embedded.Plan
         return None
     moved: dict[str, Any] = {name: value.to(device) for name, value in fields.items()
                              if isinstance(value, torch.Tensor)}
-    return token_maps.remember(dataclasses.replace(layout, **moved), _runs_of_ranks(plan))
-
-
-def _runs_of_ranks(plan: embedded.Plan) -> Callable[[], list[token_maps.Runs]]:
-    """Fetched when a gather asks for them. Until then they keep the plan, but not the batch that it
-    was made of: nothing is cut by this plan any more."""
-    plan._batch = embedded._Entries({}, frozenset())
-    return lambda: [plan._array(rank, RUNS).reshape(-1, 2) for rank in range(plan.cp_size or 1)]
+    return token_maps.remember(dataclasses.replace(layout, **moved), plan.runs_of_ranks())
 
 
 # --- cutting by ATen -----------------------------------------------------------------------------

@@ -31,7 +31,8 @@ KEPT = 8  # maps of few runs that are kept; one costs 8 bytes a column
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _untraced(function: _Function) -> _Function:
+def untraced(function: _Function) -> _Function:
+    """Left out of graphs: torch.compile breaks one there, and goes on behind."""
     return cast(_Function, torch.compiler.disable(function))
 
 
@@ -88,7 +89,7 @@ def _of_table(table: bytes, counts: tuple[int, ...], device: str) -> TokenMap:
     return TokenMap(order, moves, tuple(sizes)).to(torch.device(device))
 
 
-@_untraced
+@untraced
 def of_closed_form(form: ClosedForm, device: torch.device) -> TokenMap:
     """Of a map that is the same function on every rank; kept for the next tensor of this length.
 
@@ -114,7 +115,7 @@ def _of_closed_form(form: ClosedForm, device: str) -> TokenMap:
     return of_runs([np.array(runs, np.int64) for runs in ranks], torch.device(device))
 
 
-@_untraced
+@untraced
 def of_indices(indices: torch.Tensor, cp_mesh: Any) -> TokenMap:
     """From this rank's indices alone, int64 [L] on the device of the tensors: a collective. Ties
     keep the order of ranks; every rank must have as many (contract 9.3)."""
@@ -130,7 +131,7 @@ def of_indices(indices: torch.Tensor, cp_mesh: Any) -> TokenMap:
 _exchanged: Any = WeakIdKeyDictionary()
 
 
-@_untraced
+@untraced
 def of_foreign(indices: torch.Tensor, cp_mesh: Any, device: torch.device) -> TokenMap:
     """`of_indices`, exchanged once for a tensor as long as it lives and is not written to (see
     `state_of`).
@@ -149,7 +150,7 @@ def of_foreign(indices: torch.Tensor, cp_mesh: Any, device: torch.device) -> Tok
     return made
 
 
-@_untraced
+@untraced
 def of_any(indices: torch.Tensor, cp_mesh: Any, device: torch.device) -> TokenMap:
     """Without an exchange for an index tensor of this package, with one for anybody else's."""
     form = closed_form_of(indices)
@@ -191,7 +192,7 @@ def is_planned(layout: Any) -> bool:
     return isinstance(layout, ShardLayout) and layout in _planned
 
 
-@_untraced
+@untraced
 def indices_of_layout(layout: ShardLayout, device: torch.device) -> torch.Tensor:
     """The padded columns of this rank's slots, int64 [L]. Precondition: is_planned."""
     planned = _planned[layout]
@@ -202,7 +203,7 @@ def indices_of_layout(layout: ShardLayout, device: torch.device) -> torch.Tensor
     return planned.indices
 
 
-@_untraced
+@untraced
 def of_layout(layout: ShardLayout, device: torch.device) -> TokenMap:
     """The map of all ranks. Precondition: is_planned."""
     planned = _planned[layout]
