@@ -181,18 +181,13 @@ void IncomingStream::Fail(absl::Status status) {
   if (error_.ok()) error_ = std::move(status);
 }
 
-void IncomingStream::PostponeFrom(int64_t step) {
-  Postpone(step);
-  LetGoBehind(step);
-}
-
 void IncomingStream::LetGoBehind(int64_t step) {
-  for (auto at = steps_.upper_bound(step); at != steps_.end(); ++at) {
-    if (!at->second.complete) continue;  // its request is under way
+  const auto first = steps_.upper_bound(step);
+  for (auto at = first; at != steps_.end(); ++at) {
     asked_.insert(at->first);
     Postpone(at->first);
   }
-  std::erase_if(steps_, [&](const auto& at) { return at.first > step && at.second.complete; });
+  steps_.erase(first, steps_.end());
 }
 
 void IncomingStream::AskAgain() {

@@ -41,6 +41,8 @@ class IncomingStream {
   std::optional<int64_t> TakeStep(int64_t ahead);
   // Microbatches of the step that are here.
   int64_t Held(int64_t step) const;
+  // The step that the trainer gets next.
+  int64_t front() const { return next_step_ + (in_hand_ ? 1 : 0); }
   bool IsFront(int64_t step) const { return step == front(); }
 
   // Precondition of these: the step was asked for in this pass.
@@ -49,10 +51,8 @@ class IncomingStream {
   absl::Status Receive(ReceivedShard received);
   void AskAtOnce(int64_t step) { asked_.erase(step); }
   void Postpone(int64_t step) { postponed_.insert(step); }
-  // And lets go of what has been received behind it.
-  void PostponeFrom(int64_t step);
-  // Lets go of what has been received and not handed out, but for the front if that is kept.
-  void LetGo(bool keeps_front) { LetGoBehind(keeps_front ? front() : front() - 1); }
+  // Lets go of what has been received behind it, and postpones that.
+  void LetGoBehind(int64_t step);
   // The request for `step` was answered with the end of the pass.
   void End(int64_t step, int64_t end_step);
   void Fail(absl::Status status);
@@ -85,8 +85,6 @@ class IncomingStream {
     int64_t pass = 0, next_step = 0;
   };
 
-  int64_t front() const { return next_step_ + (in_hand_ ? 1 : 0); }
-  void LetGoBehind(int64_t step);
   int64_t FirstIncomplete() const;
   bool Complete(int64_t step) const;
   bool KnowsResume() const;

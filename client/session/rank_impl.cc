@@ -167,7 +167,7 @@ absl::Status Rank::Impl::OnAnswer(ShardFrame frame) {
     arriving_[id] = {head};
     UpdateQuietly([&] {
       mutex_.AssertHeld();
-      landing_.insert(head.at);
+      if (ledger_.Lands(id)) landing_.insert(head.at);
     });
   }
   const auto arriving = arriving_.find(id);
@@ -175,6 +175,12 @@ absl::Status Rank::Impl::OnAnswer(ShardFrame frame) {
     return Broken(absl::StrCat("answer ", id, " begins with frame ", frame.frame_seq));
   }
   const bool last = frame.last;
+  if (!arriving->second.dropped && !Lands(id)) {
+    answers_.Drop(id);
+    arriving->second.dropped = true;
+    OnNoMemory(id, absl::ResourceExhaustedError("the memory of this rank (max_bytes) is kept for "
+                                                "the steps that it waits for"));
+  }
   if (arriving->second.dropped) {
     if (last) arriving_.erase(arriving);
     return absl::OkStatus();
@@ -200,6 +206,11 @@ absl::Status Rank::Impl::OnAnswer(ShardFrame frame) {
   return OnShards(head, **std::move(shards));
 }
 
+bool Rank::Impl::Lands(uint64_t id) const {
+  absl::MutexLock lock(&mutex_);
+  return ledger_.Lands(id);
+}
+
 // The steps behind it must not keep a step from coming.
 void Rank::Impl::OnNoMemory(uint64_t id, const absl::Status& status) {
   Update([&] {
@@ -209,7 +220,7 @@ void Rank::Impl::OnNoMemory(uint64_t id, const absl::Status& status) {
                         absl::StrCat("raise max_bytes of this rank: ", status.message())));
       return;
     }
-    ledger_.OnNoMemory(id, awaited_);
+    ledger_.OnNoMemory(id);
     OnRefused(id, status);
   });
 }

@@ -74,6 +74,7 @@ class Rank::Impl final : public SessionStream {
   absl::Status OnMessage(const grpc::ByteBuffer& message) override;
   absl::Status OnAnswer(ShardFrame frame);
   absl::Status OnShards(const DeliveryHead& head, ShardResult shards);
+  bool Lands(uint64_t id) const;
   void OnNoMemory(uint64_t id, const absl::Status& status);
   void OnRefused(uint64_t id, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -92,7 +93,6 @@ class Rank::Impl final : public SessionStream {
   // Of the steps that Next waits for: what the server last said of them.
   std::map<StepAddress, absl::Status> word_ ABSL_GUARDED_BY(mutex_);
   absl::Duration copied_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> awaited_ ABSL_GUARDED_BY(mutex_);  // data streams that Next waits for
   RankStats stats_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;               // the session, at the server
   Stall told_ ABSL_GUARDED_BY(mutex_);                        // of stats_.all, by commits ...

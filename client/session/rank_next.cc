@@ -58,9 +58,9 @@ absl::StatusOr<Rank::Impl::Received> Rank::Impl::AwaitStep(const std::string& st
   absl::MutexLock lock(&mutex_);
   const absl::Duration copied_before = copied_;
   WaitTally tally;
-  awaited_.insert(stream);
+  ledger_.Await(stream);
   absl::Status status = AwaitReady(at, &tally);
-  awaited_.erase(stream);
+  ledger_.StopAwaiting(stream);
   stats_.last = tally.Finish(copied_ - copied_before);
   stats_.all += stats_.last;
   if (!status.ok()) return status;

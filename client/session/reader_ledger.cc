@@ -95,7 +95,8 @@ std::vector<ReaderLedger::Request> ReaderLedger::TakeRequests() {
   for (const auto& [name, stream] : streams_) {
     for (Request& news : stream->TakeNews()) requests.push_back(std::move(news));
   }
-  for (int64_t ahead = 0; ahead <= prefetch_; ++ahead) {
+  const int64_t furthest = RoomIsShort() ? 0 : prefetch_;
+  for (int64_t ahead = 0; ahead <= furthest; ++ahead) {
     if (!MayAsk(asked_.size(), ahead, streams_.size())) break;
     TakeWants(ahead, &requests);
   }
@@ -103,8 +104,10 @@ std::vector<ReaderLedger::Request> ReaderLedger::TakeRequests() {
 }
 
 void ReaderLedger::TakeWants(int64_t ahead, std::vector<Request>* requests) {
+  const bool only_awaited = RoomIsShort();
   for (const auto& [name, stream] : streams_) {
     if (!MayAsk(asked_.size(), ahead, streams_.size())) return;
+    if (only_awaited && awaited_.count(name) == 0) continue;
     const std::optional<int64_t> step = stream->TakeStep(ahead);
     if (!step) continue;
     Want want;
@@ -180,21 +183,51 @@ void ReaderLedger::OnRequestStatus(uint64_t id, const absl::Status& status) {
   }
 }
 
-void ReaderLedger::OnNoMemory(uint64_t id, const std::set<std::string>& awaited) {
+void ReaderLedger::OnNoMemory(uint64_t id) {
   const auto asked = asked_.find(id);
   if (asked == asked_.end()) return;
   const StepAddress at = asked->second.at;
   asked_.erase(asked);
   IncomingStream* const ours = Find(at.stream);
-  const bool is_awaited = awaited.count(at.stream) > 0 && ours->IsFront(at.step);
-  ours->PostponeFrom(at.step);
-  if (!is_awaited) return;
+  ours->Postpone(at.step);
+  LetGoBehind(at.stream, at.step);
+  if (awaited_.count(at.stream) == 0 || !ours->IsFront(at.step)) return;
+  lack_memory_.insert(at.stream);
   for (const auto& [name, other] : streams_) {
-    if (name != at.stream) other->LetGo(/*keeps_front=*/awaited.count(name) > 0);
+    const int64_t keeps = awaited_.count(name) > 0 ? 1 : 0;
+    if (name != at.stream) LetGoBehind(name, other->front() - 1 + keeps);
   }
 }
 
+// Of a step that was partly here the rest, which is under way, is not taken any more.
+void ReaderLedger::LetGoBehind(const std::string& stream, int64_t step) {
+  Find(stream)->LetGoBehind(step);
+  std::erase_if(asked_, [&](const auto& asked) {
+    const Asked& request = asked.second;
+    return request.at.stream == stream && request.at.step > step && request.begun;
+  });
+}
+
+bool ReaderLedger::RoomIsShort() const {
+  for (const std::string& stream : lack_memory_) {
+    if (!Ready(stream)) return true;
+  }
+  return false;
+}
+
+bool ReaderLedger::Lands(uint64_t id) const {
+  const auto asked = asked_.find(id);
+  if (asked == asked_.end()) return id == 0 || id >= next_id_;  // for OnDelivery to refuse
+  const StepAddress& at = asked->second.at;
+  return !RoomIsShort() || (awaited_.count(at.stream) > 0 && Find(at.stream)->IsFront(at.step));
+}
+
 // --- the trainer
+
+void ReaderLedger::StopAwaiting(const std::string& stream) {
+  awaited_.erase(stream);
+  lack_memory_.erase(stream);
+}
 
 void ReaderLedger::StartPass(const std::string& stream) {
   if (IncomingStream* ours = Find(stream)) ours->StartPass();
@@ -206,6 +239,7 @@ bool ReaderLedger::Ready(const std::string& stream) const {
 }
 
 std::variant<ReceivedStep, EndOfPass, absl::Status> ReaderLedger::Next(const std::string& stream) {
+  lack_memory_.erase(stream);
   if (IncomingStream* ours = Find(stream)) return ours->Next();
   return absl::NotFoundError(
       absl::StrCat("this session was opened without a data stream '", stream, "'"));

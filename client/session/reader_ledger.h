@@ -88,13 +88,20 @@ class ReaderLedger {
   // PEER_LEFT. OutOfRange with reason END_OF_STREAM ends the pass; anything else is what Next
   // returns from then on, behind the steps that have been received.
   void OnRequestStatus(uint64_t id, const absl::Status& status);
-  // There is no memory for what the request brings. What has been received behind its step is let
-  // go of: the steps are asked for again, in their order, after AskAgain. If the trainer waits for
-  // it - its data stream is one of `awaited` - what other data streams have received makes way too,
-  // but for the next steps of those that are awaited as well.
-  void OnNoMemory(uint64_t id, const std::set<std::string>& awaited);
+  // There is no memory for what the request brings. What has been received behind its step, be it
+  // a part of a step, is let go of: the steps are asked for again, in their order, after AskAgain.
+  // If the trainer waits for it, what other data streams have received makes way too, but for the
+  // next steps of those that are awaited as well; and until it is here nothing but such steps is
+  // asked for or lands, lest others take the room that has been made.
+  void OnNoMemory(uint64_t id);
+  // Whether what the request brings is to be kept. If not, OnNoMemory instead of OnDelivery.
+  bool Lands(uint64_t id) const;
 
   // --- the trainer
+
+  // The trainer waits for the data stream's next step; it does not any more.
+  void Await(const std::string& stream) { awaited_.insert(stream); }
+  void StopAwaiting(const std::string& stream);
 
   // Opens the data stream's pass if it is closed: a validation stream between two passes.
   void StartPass(const std::string& stream);
@@ -126,6 +133,9 @@ class ReaderLedger {
   };
 
   IncomingStream* Find(const std::string& stream) const;
+  // A step that is awaited lacks memory.
+  bool RoomIsShort() const;
+  void LetGoBehind(const std::string& stream, int64_t step);
   void TakeWants(int64_t ahead, std::vector<Request>* requests);
 
   OpenSession open_;  // without streams
@@ -134,6 +144,8 @@ class ReaderLedger {
   bool opened_ = false;
   std::map<uint64_t, Asked> asked_;  // Wants that are not answered, by id
   uint64_t next_id_ = 1;
+  std::set<std::string> awaited_;      // data streams
+  std::set<std::string> lack_memory_;  // of these: for the next step
 };
 
 }  // namespace cpshard

@@ -73,7 +73,8 @@ class DataStream {
   void BeginPass(int64_t pass);
   // Goes to `step`, in a new epoch: everything that was here is void. `state`: of step - 1.
   void Seek(int64_t step, const ResumeState& state, int64_t generation);
-  // Stays as it is; everybody is told where that is.
+  // Stays as it is; everybody is told where that is. Generation 0, here and below: no readers have
+  // come, and a loader is told the one that it has seen itself.
   void Keep(int64_t generation);
   // Tells loaders that a pass is over.
   void SayDone(int64_t pass, bool finished);
@@ -88,7 +89,7 @@ class DataStream {
   int64_t num_loaders() const { return static_cast<int64_t>(seats_.size()); }  // 0: not known
   const std::vector<LoaderSeat>& seats() const { return seats_; }
   bool all_loaders_there() const;  // all have said hello
-  // No loader has been told of a position before, on whichever server.
+  // No loader has been told of a position of readers before, on whichever server.
   bool all_loaders_fresh() const;
   // Nobody is connected for it, and nothing holds memory of it.
   bool idle() const;

@@ -15,6 +15,7 @@ bool DataStream::all_loaders_there() const {
 bool DataStream::all_loaders_fresh() const {
   for (int64_t loader = 0; loader < num_loaders(); ++loader) {
     const LoaderStream& hello = seats_[loader].hello;
+    if (seats_[loader].generation_seen > 0) return false;
     if (hello.pass > 0 || hello.released > 0 || hello.held_from > loader) return false;
   }
   return true;
@@ -81,7 +82,7 @@ void DataStream::SayPosition(int64_t loader, int64_t generation) {
   LoaderSeat& seat = seats_[loader];
   if (seat.peer == 0) return;
   Position position;
-  position.generation = generation;
+  position.generation = std::max(seat.generation_seen, generation);
   position.stream = name_;
   position.pass = pass_;
   position.epoch = epoch_;

@@ -134,7 +134,7 @@ class Group {
   bool TakeBackShared();
   // Serves what waits: other groups of the job have moved.
   void ServeAll();
-  bool WaitsForJob() const { return terms_ != nullptr && terms_->job_groups > 1; }
+  bool WaitsForJob() const { return terms_ != nullptr && !ended_ && terms_->job_groups > 1; }
 
   // What was delivered since the last call, for who keeps it until it is sent.
   std::vector<Delivered> TakeDelivered() { return std::move(delivered_); }
@@ -149,6 +149,7 @@ class Group {
     bool over = false;                       // all readers have finished
     std::optional<StepAddress> last_end;     // of the pass whose end was agreed last
     bool sought = false;                     // the window is of this pass, and can be kept
+    bool prefetched = false;                 // ... from step 0 on, before readers have come
     int64_t announced = 0;                   // steps before it are known to the job
     std::optional<int64_t> settled;          // the last generation that its pass was settled in
     std::multimap<int64_t, Waiter> waiters;  // by step
@@ -188,12 +189,14 @@ class Group {
   bool AllSeatedHaveClosed() const;
   void EndWithoutTheRest();
   void Abandon(absl::Time now);
+  void GiveRoom(Named& named);  // to others, but for what is declared
   void Resume();
   void LeaveJob();
   void LeaveJobAt(const StepAddress& end);
 
   // group_readers.cc
   int64_t CurrentGeneration() const;
+  int64_t RunningGeneration() const;  // 0: nobody has opened, or all have closed
   absl::Status CheckProcess(const ReaderCall& call) const;
 
   // group_deliver.cc

@@ -231,7 +231,7 @@ bool Group::TakeBackShared() {
   bool any = false;
   for (auto& [name, named] : streams_) {
     if (named.stream->positioned()) {
-      any |= named.stream->TakeBackShared(opened() ? terms_->generation : generation_seen_);
+      any |= named.stream->TakeBackShared(RunningGeneration());
     }
   }
   return any;

@@ -42,7 +42,7 @@ absl::Status Group::Hello(PeerId peer, const LoaderHello& hello, absl::Time now)
     if (named.over && !of_next) {
       outbox_.Say(peer, PassDone{asked.name, stream.pass(), /*finished=*/true});
     } else if (stream.positioned()) {
-      stream.SayPosition(hello.loader, opened() ? terms_->generation : generation_seen_);
+      stream.SayPosition(hello.loader, RunningGeneration());
     }
   }
   const std::string who = absl::StrCat("loader ", hello.loader, " of group ", name_);
@@ -53,14 +53,16 @@ absl::Status Group::Hello(PeerId peer, const LoaderHello& hello, absl::Time now)
 }
 
 // A declared group that nobody has opened begins at step 0 as soon as its loaders are there. Not
-// one that has been under way, on a server before this one: its readers know where it is.
+// one that has been under way, on a server before this one: its readers know where it is. Nor one
+// whose run has ended: a loader that comes late to it cannot be told from one of the next run, and
+// is done.
 void Group::Prefetch() {
   if (!declared() || opened() || !failure_.ok()) return;
   for (auto& [name, named] : streams_) {
     DataStream& stream = *named.stream;
     if (named.sought || !stream.all_loaders_there() || !stream.all_loaders_fresh()) continue;
-    stream.Seek(0, {}, generation_seen_);
-    named.sought = true;
+    stream.Seek(0, {}, RunningGeneration());
+    named.sought = named.prefetched = true;
   }
 }
 

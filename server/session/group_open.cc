@@ -55,6 +55,7 @@ void Group::Declare(const DeclaredGroup& declared) {
 }
 
 absl::StatusOr<OpenedSession> Group::Open(const OpenSession& open, absl::Time now) {
+  if (!opened()) LearnGeneration(now);  // else a tick forgets what was mistaken
   CPSHARD_RETURN_IF_ERROR(CheckOpen(open));
   if (!opened() || open.generation > terms_->generation) BeginGeneration(open);
   if (abandoned_) Resume();
@@ -294,9 +295,10 @@ void Group::Fence(int64_t generation) {
 }
 
 void Group::BeginGeneration(const OpenSession& open) {
+  // CheckDeclared has compared what was there before the first opener.
   const bool same_data =
-      opened() ? open.fingerprint == terms_->fingerprint : declared();  // CheckDeclared
-  const bool keeps = same_data && failure_.ok() && !ended_;
+      RunningGeneration() > 0 ? open.fingerprint == terms_->fingerprint : declared();
+  const bool keeps = same_data && failure_.ok();
   if (opened()) Fence(open.generation);
   readers_.clear();
   LeaveJob();

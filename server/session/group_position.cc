@@ -1,6 +1,7 @@
 // Where data streams stand: passes, positions and floors, as they follow from where the readers
 // stand.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/session/errors.h"
@@ -74,7 +75,7 @@ void Group::SettlePass(Named& named) {
     }
     stream.SayDone(last, /*finished=*/true);
     stream.BeginPass(last);
-    (void)stream.SetStepBytes(0);
+    GiveRoom(named);
     named.sought = false;
     return;
   }
@@ -98,6 +99,8 @@ void Group::SetPosition(Named& named) {
     }
   }
   if (position == INT64_MAX) return;
+  // Behind step 0 it depends on the state that it began from, and it began from none.
+  if (std::exchange(named.prefetched, false) && position > 0) named.sought = false;
   const bool kept = named.sought && position >= window.floor() && position < window.end();
   if (kept) {
     stream.Keep(terms_->generation);
@@ -210,9 +213,13 @@ void Group::Abandon(absl::Time now) {
     named.stream->Suspend();
     if (named.sought) named.stream->BeginPass(named.stream->pass());
     named.sought = named.over = false;
-    (void)named.stream->SetStepBytes(0);
+    GiveRoom(named);
   }
   std::erase_if(readers_, [](const auto& entry) { return !entry.second.closed; });
+}
+
+void Group::GiveRoom(Named& named) {
+  if (!declared()) (void)named.stream->SetStepBytes(0);
 }
 
 // Precondition: CheckRoom passed.
@@ -224,8 +231,8 @@ void Group::Resume() {
 }
 
 void Group::EndGroup() {
-  ended_ = true;
   LeaveJob();
+  ended_ = true;
   for (const auto& [peer, reader] : closing_) outbox_.Say(peer, EndCall{absl::OkStatus()});
   closing_.clear();
 }

@@ -111,6 +111,8 @@ int64_t Group::CurrentGeneration() const {
   return std::max(generation_seen_, opened() ? terms_->generation : 0);
 }
 
+int64_t Group::RunningGeneration() const { return opened() && !ended_ ? terms_->generation : 0; }
+
 void Group::Seen(const ReaderCall& call, absl::Time now) {
   if (!call.lasting) calls_[call.peer] = call.reader;
   Reader* reader = FindReader(call.reader);

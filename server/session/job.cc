@@ -1,13 +1,13 @@
 #include "server/session/job.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace cpshard {
 
 void Jobs::Join(const std::string& job, const std::string& group, int64_t expected) {
   Job& of = jobs_[job];
+  left_.erase(std::exchange(of.left_at, 0));
   of.expected = expected;
   of.groups.insert(group);
   of.left.erase(group);
@@ -25,18 +25,21 @@ void Jobs::Leave(const std::string& job, const std::string& group) {
   // Groups that come only now do not wait for those that have left.
   const bool all_left = static_cast<int64_t>(of.left.size()) >= of.expected;
   if (!of.groups.empty()) return;
+  left_.erase(of.left_at);  // it was left before
   if (all_left) {
     jobs_.erase(it);
     return;
   }
   const int64_t expected = of.expected;
-  of = Job{.expected = expected, .groups = {}, .left = std::move(of.left)};
+  of = Job{.expected = expected, .left_at = ++leavings_, .groups = {}, .left = std::move(of.left)};
+  left_[of.left_at] = job;
   ForgetSome();
 }
 
 void Jobs::ForgetSome() {
-  for (auto it = jobs_.begin(); jobs_.size() > kMaxLeft && it != jobs_.end();) {
-    it = it->second.groups.empty() ? jobs_.erase(it) : std::next(it);
+  while (jobs_.size() > kMaxLeft && !left_.empty()) {
+    jobs_.erase(left_.begin()->second);
+    left_.erase(left_.begin());
   }
 }
 

@@ -17,7 +17,8 @@ namespace cpshard {
 // Not thread-safe.
 class Jobs {
  public:
-  // Of jobs that groups have left and not all have come to so many are remembered.
+  // Of jobs that groups have left and not all have come to so many are remembered, those that were
+  // left last.
   static constexpr size_t kMaxLeft = 1024;
 
   // A group that joins is waited for until it leaves; `expected` groups are, before they have
@@ -49,6 +50,7 @@ class Jobs {
     int64_t PassOf(const std::string& group, const std::string& stream) const;
 
     int64_t expected = 1;
+    int64_t left_at = 0;  // as leavings_ counts, while nobody is in it
     std::set<std::string> groups, left;
     std::map<StepAddress, std::map<std::string, Needs>> steps;
     std::map<StepAddress, Needs> agreed;
@@ -58,6 +60,8 @@ class Jobs {
   void ForgetSome();
 
   std::map<std::string, Job> jobs_;
+  std::map<int64_t, std::string> left_;  // jobs that nobody is in, by left_at
+  int64_t leavings_ = 0;
 };
 
 }  // namespace cpshard

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -84,6 +85,18 @@ TEST(StatusTable, SaysWhatTrainersHaveWaitedOfTheirTimeAndForWhom) {
   EXPECT_THAT(text, ContainsRegex("\n +rank +lag +next +received +stall\n"));
   EXPECT_THAT(text, ContainsRegex("\n +0 +0 +5 +- +20%\n +1 +0 +5 +- +70%\n +2 +0 +5 +- +-\n"));
   EXPECT_THAT(text, ContainsRegex("\n +loader +lag +next\n"));
+}
+
+TEST(StatusTable, AddsUpWhatNoTrainerCanHaveWaited) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  GroupView group = GroupOf({ReaderAt(0, 5), ReaderAt(1, 5)}, {});
+  for (ReaderView& reader : group.readers) {
+    reader.stall = {.loader = kMost, .peer = kMost};
+    reader.elapsed_us = kMost;
+  }
+  const std::string text = StatusTable({group}, kWide);
+  EXPECT_THAT(text, HasSubstr("have waited 200% of their time: for loaders 100%"));
+  EXPECT_THAT(text, ContainsRegex("\n +0 +0 +5 +- +200%\n"));
 }
 
 TEST(StatusTable, SaysThatAGroupIsDeclared) {

@@ -98,13 +98,22 @@ std::string Seconds(double seconds) {
                      : absl::FormatDuration(absl::Trunc(absl::Seconds(seconds), absl::Seconds(1)));
 }
 
-std::string Percent(int64_t part, int64_t whole) {
-  return absl::StrFormat("%.0f%%", 100 * static_cast<double>(part) / static_cast<double>(whole));
+std::string Percent(double part, double whole) {
+  return absl::StrFormat("%.0f%%", 100 * part / whole);
 }
 
-int64_t Total(const StallTime& stall) {
-  return stall.loader + stall.peer + stall.server + stall.copy;
-}
+// Microseconds as trainers tell them, whatever that is: in floating point, where no sum overflows.
+struct Waited {
+  double loader = 0, peer = 0, server = 0, copy = 0;
+
+  void Add(const StallTime& stall) {
+    loader += static_cast<double>(stall.loader);
+    peer += static_cast<double>(stall.peer);
+    server += static_cast<double>(stall.server);
+    copy += static_cast<double>(stall.copy);
+  }
+  double Total() const { return loader + peer + server + copy; }
+};
 
 std::string OrDash(const std::optional<int64_t>& number) {
   return number ? absl::StrCat(*number) : "-";
@@ -121,7 +130,10 @@ Row ReaderRow(const ReaderView& reader, const ReaderStreamView& at, const DataSt
               int64_t furthest) {
   Row row{.who = absl::StrCat(reader.cp_rank), .lag = "-", .next = absl::StrCat(at.next_step)};
   row.received = at.delivered < 0 ? "-" : absl::StrCat(at.delivered);
-  row.stall = reader.elapsed_us > 0 ? Percent(Total(reader.stall), reader.elapsed_us) : "-";
+  Waited waited;
+  waited.Add(reader.stall);
+  row.stall =
+      reader.elapsed_us > 0 ? Percent(waited.Total(), static_cast<double>(reader.elapsed_us)) : "-";
   std::vector<std::string> notes;
   if (reader.reader != absl::StrCat("rank", reader.cp_rank)) notes.push_back(reader.reader);
   if (reader.closed) {
@@ -207,17 +219,14 @@ void ShowStream(const GroupView& group, const DataStreamView& stream, Page& page
 
 // Of the time of all trainers that have told.
 void ShowStall(const GroupView& group, Page& page) {
-  StallTime all;
-  int64_t elapsed_us = 0;
+  Waited all;
+  double elapsed_us = 0;
   for (const ReaderView& reader : group.readers) {
-    all.loader += reader.stall.loader;
-    all.peer += reader.stall.peer;
-    all.server += reader.stall.server;
-    all.copy += reader.stall.copy;
-    elapsed_us += reader.elapsed_us;
+    all.Add(reader.stall);
+    elapsed_us += static_cast<double>(reader.elapsed_us);
   }
   if (elapsed_us <= 0) return;
-  page.Sentence(2, absl::StrCat("the ranks have waited ", Percent(Total(all), elapsed_us),
+  page.Sentence(2, absl::StrCat("the ranks have waited ", Percent(all.Total(), elapsed_us),
                                 " of their time: for loaders ", Percent(all.loader, elapsed_us),
                                 ", for other ranks ", Percent(all.peer, elapsed_us),
                                 ", for the server ", Percent(all.server, elapsed_us),

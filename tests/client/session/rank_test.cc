@@ -278,6 +278,38 @@ TEST_F(RankTest, WhatAnotherDataStreamHasPrefetchedMakesWayForTheStepThatIsAwait
   }
 }
 
+TEST_F(RankTest, TheRoomThatOthersMadeIsForTheStepThatIsAwaited) {
+  struct Case {
+    std::string other;
+    int64_t bytes, prefetch;
+  };
+  for (const Case& one : {Case{"validation", 7000, 1}, Case{"validation", 7000, 2},
+                          Case{"eval", 4000, 2}, Case{"eval", 7000, 0}}) {
+    SCOPED_TRACE(absl::StrCat(one.other, " ", one.bytes, " ", one.prefetch));
+    Serve({[one](PullStream* stream) {
+      while (const std::optional<v1::Want> want = ReadWant(stream)) {
+        stream->Write(Shard(*want, one.bytes));
+      }
+      return grpc::Status::OK;
+    }});
+    RankOptions options = SomeOptions();
+    options.streams = {{.name = "train"}, {.name = one.other}};
+    options.max_bytes = 2 * 8192;
+    options.prefetch = one.prefetch;
+    options.timeout = absl::Seconds(5);
+    Open(options);
+    std::vector<RankStep> held;  // the trainer keeps one step while it waits for the next
+    for (int64_t step = 0; step < 4; ++step) {
+      absl::StatusOr<std::optional<RankStep>> next = rank_->Next("train");
+      ASSERT_TRUE(next.ok()) << next.status();
+      EXPECT_EQ((*next)->step, step);
+      held = {**std::move(next)};
+    }
+    held.clear();
+    rank_.reset();
+  }
+}
+
 TEST_F(RankTest, WhileTheServerIsAwayTheWaitIsTheServers) {
   Serve({DeliverAll});
   server_->open = [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining"); };

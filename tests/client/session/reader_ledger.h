@@ -104,8 +104,10 @@ class ReaderLedgerTest : public testing::Test {
     NoMemory({"train", 0, step}, awaited);
   }
   void NoMemory(const StepAddress& at, const std::set<std::string>& awaited) {
-    ledger_->OnNoMemory(ids_.at(Text(at)), awaited);
+    for (const std::string& stream : awaited) ledger_->Await(stream);
+    ledger_->OnNoMemory(ids_.at(Text(at)));
   }
+  bool Lands(const StepAddress& at) const { return ledger_->Lands(ids_.at(Text(at))); }
   void Refuse(const StepAddress& at, const absl::Status& status) {
     ledger_->OnRequestStatus(ids_.at(Text(at)), status);
   }

@@ -61,10 +61,61 @@ TEST_F(ReaderLedgerTest, WhatOtherDataStreamsHavePrefetchedMakesWayForTheStepTha
   NoMemory(0, {"train"});
   EXPECT_EQ(Listed("validation").received, -1) << "it holds nothing any more";
   ledger_->AskAgain();
-  EXPECT_THAT(Requests(),
-              ElementsAre("want train 0/0", "want validation 0/0", "want validation 0/1"));
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/0"));
   EXPECT_TRUE(Deliver(0).ok());
   EXPECT_THAT(HandedOut(), ElementsAre("train 0/0"));
+  EXPECT_THAT(Requests(),
+              ElementsAre("want validation 0/0", "want train 0/2", "want validation 0/1"));
+}
+
+TEST_F(ReaderLedgerTest, NothingElseLandsUntilTheAwaitedStepThatLacksMemoryIsHere) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/1);
+  Open();
+  Requests();
+  EXPECT_TRUE(Lands({"validation", 0, 0}));
+  NoMemory(0, {"train"});
+  EXPECT_FALSE(Lands({"train", 0, 0})) << "what is left of an answered request";
+  EXPECT_FALSE(Lands({"train", 0, 1}));
+  EXPECT_FALSE(Lands({"validation", 0, 0}));
+  NoMemory({"validation", 0, 0}, {});
+  ledger_->AskAgain();
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/0"));
+  EXPECT_TRUE(Lands({"train", 0, 0}));
+  EXPECT_TRUE(Deliver(0).ok());
+  EXPECT_TRUE(Lands({"train", 0, 1}));
+  EXPECT_THAT(Requests(), ElementsAre("want validation 0/0"));
+}
+
+TEST_F(ReaderLedgerTest, WhoStopsWaitingKeepsNoRoom) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/0);
+  Open();
+  Requests();
+  NoMemory(0, {"train"});
+  EXPECT_FALSE(Lands({"validation", 0, 0}));
+  ledger_->StopAwaiting("train");
+  EXPECT_TRUE(Lands({"validation", 0, 0}));
+}
+
+TEST_F(ReaderLedgerTest, AStepThatIsPartlyHereMakesWayToo) {
+  Make({Stream("train"), Stream("validation")}, /*prefetch=*/1);
+  Open();
+  Requests();
+  EXPECT_TRUE(Deliver({"train", 0, 1}, 0, 3).ok());
+  EXPECT_TRUE(Deliver({"validation", 0, 0}, 0, 3).ok());
+  const auto shard = std::make_shared<const int>(0);
+  ReceivedShard second = Shard({"validation", 0, 0}, 1, 3);
+  second.shard = shard;
+  EXPECT_TRUE(ledger_->OnDelivery(std::move(second)).ok());
+  EXPECT_EQ(shard.use_count(), 2);
+  NoMemory(0, {"train"});
+  EXPECT_EQ(shard.use_count(), 1);
+  // The rest of it, which is under way.
+  EXPECT_FALSE(Lands({"validation", 0, 0}));
+  EXPECT_TRUE(Deliver({"validation", 0, 0}, 2, 3).ok());
+  ledger_->AskAgain();
+  EXPECT_THAT(Requests(), ElementsAre("want train 0/0"));
+  EXPECT_TRUE(Deliver(0).ok());
+  EXPECT_THAT(Requests(), ElementsAre("want validation 0/0", "want train 0/1")) << "from its start";
 }
 
 TEST_F(ReaderLedgerTest, AStepThatIsAwaitedAsWellMakesNoWay) {

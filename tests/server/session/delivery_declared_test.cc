@@ -191,5 +191,59 @@ TEST(DeliveryDeclared, ItIsListedFromTheStartAndNeverForgotten) {
   EXPECT_THAT(view->streams[0].waiting_for, HasSubstr("loader 0 of 1 of train to come"));
 }
 
+TEST(DeliveryDeclared, ACheckpointInsideThePrefetchedWindowMovesTheLoadersToo) {
+  DeliveryWorld world(With(Declared(1, 1)));
+  ScriptedGroup group(world, 1, 1);
+  group.loaders[0].Start();
+  group.PushSteps(0, 3);
+  OpenSession& open = group.readers[0].open;
+  open.resume[kTrain] = 2;
+  StreamOf(open).next_step = 2;
+  StreamOf(open).resume = ResumeState{1, {{0, {1, "of another order"}}}};
+  group.readers[0].Start();
+  EXPECT_EQ(group.loaders[0].position().from_step, 2) << "its step 2 was made from no state";
+  EXPECT_EQ(group.loaders[0].position().state, (LoaderState{1, "of another order"}));
+  group.PushSteps(2, 4);
+  group.Consume(2, 4);
+}
+
+TEST(DeliveryDeclared, AMistakenGenerationIsForgottenThoughNobodyHasOpened) {
+  DeliveryWorld world(With(Declared(1, 1)));
+  ScriptedGroup group(world, 1, 1);
+  group.loaders[0].hello.generation_seen = 99;
+  group.loaders[0].Start();
+  group.loaders[0].Disconnect();
+  EXPECT_THAT(group.readers[0].Open().status(), Refused(Code::kAborted, "STALE_GENERATION"));
+  world.Pass(world.options.rank_timeout + absl::Seconds(1));
+  EXPECT_THAT(group.readers[0].Open().status(), IsOkStatus());
+}
+
+TEST(DeliveryDeclared, AMistakenGenerationIsNotToldToOtherLoaders) {
+  DeliveryWorld world(With(Declared(1, 2)));
+  ScriptedGroup group(world, 1, 2);
+  group.loaders[0].hello.generation_seen = 99;
+  for (ScriptedLoader& loader : group.loaders) loader.Start();
+  group.loaders[0].hello.generation_seen = 0;
+  group.loaders[0].hello.incarnation += 1;
+  group.loaders[0].Start();
+  EXPECT_EQ(group.loaders[1].position().generation, 0);
+  group.readers[0].Start();
+  group.PushSteps(0, 2);
+  group.Consume(0, 2);
+}
+
+TEST(DeliveryDeclared, ItsNextRunFindsTheRoomThatItHad) {
+  DeliveryOptions options = With(Declared(1, 1));
+  options.budget_bytes = 5 * kStepBytes;
+  DeliveryWorld world(options);
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  ASSERT_THAT(group.readers[0].EndOf(group.readers[0].Close()), Optional(IsOkStatus()));
+  ScriptedGroup other(world, 1, 1, {kTrain}, "h");
+  EXPECT_THAT(other.readers[0].Open().status(), Refused(Code::kResourceExhausted, "BUDGET"));
+  group.readers[0].open.generation = 2;
+  EXPECT_THAT(group.readers[0].Open().status(), IsOkStatus());
+}
+
 }  // namespace
 }  // namespace cpshard

@@ -280,5 +280,22 @@ TEST(Jobs, RemembersOnlySomeOfThoseThatGroupsHaveLeft) {
   EXPECT_TRUE(jobs.Ready("running", {kTrain, 0, 0}));
 }
 
+TEST(Jobs, ForgetsThoseFirstThatWereLeftFirst) {
+  Jobs jobs;
+  for (size_t i = 0; i <= Jobs::kMaxLeft; ++i) {
+    const std::string job = "job " + std::to_string(9000 - i);  // a later one sorts before
+    jobs.Join(job, "a", 2);
+    jobs.Leave(job, "a");
+    jobs.Leave(job, "a");  // again, which changes nothing
+  }
+  ASSERT_EQ(jobs.size(), Jobs::kMaxLeft);
+  for (const auto& [job, is_known] :
+       {std::pair("job 9000", false), std::pair("job 8999", true), std::pair("job 7976", true)}) {
+    jobs.Join(job, "b", 2);
+    jobs.Add(job, "b", {kTrain, 0, 0}, {});
+    EXPECT_EQ(jobs.Ready(job, {kTrain, 0, 0}), is_known) << job;
+  }
+}
+
 }  // namespace
 }  // namespace cpshard
