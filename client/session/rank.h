@@ -6,6 +6,7 @@
 //     absl::StatusOr<std::optional<RankStep>> step = (*rank)->Next("train");
 //     if (!step.ok() || !step->has_value()) break;          // an error; the end of the pass
 //     Train(**step);
+//     (*rank)->Consumed("train");                            // the weights have seen it
 //     if (wants_checkpoint) Save((*rank)->State());          // with the weights
 //   }
 //
