@@ -296,9 +296,8 @@ void Group::Fence(int64_t generation) {
 
 void Group::BeginGeneration(const OpenSession& open) {
   // CheckDeclared has compared what was there before the first opener.
-  const bool same_data =
-      RunningGeneration() > 0 ? open.fingerprint == terms_->fingerprint : declared();
-  const bool keeps = same_data && failure_.ok();
+  const bool same_data = opened() ? open.fingerprint == terms_->fingerprint : declared();
+  const bool keeps = same_data && failure_.ok() && !ended_;  // an ended run leaves nothing
   if (opened()) Fence(open.generation);
   readers_.clear();
   LeaveJob();
