@@ -10,7 +10,7 @@
 namespace cpshard {
 namespace {
 
-// A batch that was under way with so many connections when they ended ends with the last one.
+// A batch that was lost with so many connections ends with the last one.
 constexpr int64_t kMostLosses = 5;
 // From so many on it goes alone: if it is what ends them, its neighbours do not fall with it.
 constexpr int64_t kLossesToGoAlone = 2;
@@ -146,7 +146,7 @@ void BatchLedger::Disconnected(const absl::Status& status, absl::string_view sta
   window_.Clear();
   postponed_ = 0;
   for (auto& [number, entry] : batches_) {
-    if (entry.wire_id && !silent_) ++entry.losses;
+    if (entry.wire_id && !silent_) Lose(&entry);
     entry.wire_id.reset();
     entry.not_before = absl::InfinitePast();  // was asked for by a server that is gone
   }
@@ -156,18 +156,25 @@ void BatchLedger::Disconnected(const absl::Status& status, absl::string_view sta
     CloseAll(absl::Status(status.code(), absl::StrCat(address_, ": ", status.message())));
     connect_at_ = now;
   }
-  EndLostTooOften(status);
-}
-
-void BatchLedger::EndLostTooOften(const absl::Status& status) {
   for (auto next = batches_.begin(); next != batches_.end();) {
     const auto entry = next++;
-    if (entry->second.losses < kMostLosses) continue;
-    Close(entry,
-          absl::Status(status.code(),
-                       absl::StrCat(address_, ": this batch was under way when ", kMostLosses,
-                                    " connections ended, the last one with: ", status.message())));
+    if (IsLostTooOften(entry->second)) Close(entry, LostTooOften(status));
   }
+}
+
+// A server that loses its device refuses the batch, may refuse it once more, and then goes.
+void BatchLedger::Lose(Entry* entry) {
+  if (std::exchange(entry->lost_with, stats_.connects) != stats_.connects) ++entry->losses;
+}
+
+bool BatchLedger::IsLostTooOften(const Entry& entry) const { return entry.losses >= kMostLosses; }
+
+absl::Status BatchLedger::LostTooOften(const absl::Status& last) const {
+  return absl::Status(
+      last.code(), absl::StrCat(address_, ": this batch was under way when ", kMostLosses,
+                                " connections ended or their servers gave up, and may be why; the "
+                                "last one with: ",
+                                last.message()));
 }
 
 void BatchLedger::Drain() {
@@ -237,6 +244,8 @@ void BatchLedger::Refused(uint64_t wire_id, const BatchError& error, absl::Time 
   Entry& entry = found->second;
   entry.wire_id.reset();
   if (!error.retry_after_ms) return Close(found, error.status);
+  if (absl::IsUnavailable(error.status)) Lose(&entry);
+  if (IsLostTooOften(entry)) return Close(found, LostTooOften(error.status));
   // What a refusal costs is the bytes that were on their way already.
   const absl::Duration wait =
       std::max(absl::Milliseconds(*error.retry_after_ms), Backoff::After(entry.refusals++));

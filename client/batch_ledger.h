@@ -68,7 +68,8 @@ class BatchLedger {
   // No connection could be made (`stage` "cannot connect"), or the one that was there has ended.
   // What was not answered waits to be sent again; but a status that will not change ends it, and a
   // batch that was lost five times ends too: it may be what ends the connections. (From the second
-  // loss on it goes alone, so that its neighbours do not fall with it.)
+  // loss on it goes alone, so that its neighbours do not fall with it.) Lost: under way when its
+  // connection ended, or refused with Unavailable by a server that goes; both together are one.
   void Disconnected(const absl::Status& status, absl::string_view stage, absl::Time now);
   // The server is going down: no new batches on this connection.
   void Drain();
@@ -92,6 +93,7 @@ class BatchLedger {
   // given up: it no longer counts.
   void Answered(uint64_t wire_id, absl::StatusOr<ShardResult> answer);
   // Waits as long as the server asks for, and longer from one refusal of the batch to the next.
+  // With Unavailable it is lost, as with its connection.
   void Refused(uint64_t wire_id, const BatchError& error, absl::Time now);
   // Closes the batch with `status`; more of its answer may come.
   void Fail(uint64_t wire_id, const absl::Status& status);
@@ -106,7 +108,8 @@ class BatchLedger {
     absl::Time deadline;
     absl::Time not_before = absl::InfinitePast();
     int64_t sends = 0;
-    int64_t losses = 0;               // sends that went with their connection
+    int64_t losses = 0;               // connections that it was lost with
+    int64_t lost_with = 0;            // the last of them, by stats_.connects
     int64_t refusals = 0;             // that were not final
     std::optional<uint64_t> wire_id;  // under way
     std::string refusal;              // the last one
@@ -117,7 +120,9 @@ class BatchLedger {
 
   void Close(Entries::iterator entry, absl::StatusOr<ShardResult> answer);
   void GiveUp(Entries::iterator entry, absl::Status status);
-  void EndLostTooOften(const absl::Status& status);
+  void Lose(Entry* entry);
+  bool IsLostTooOften(const Entry& entry) const;
+  absl::Status LostTooOften(const absl::Status& last) const;
   void BeginNext(absl::Time now);
   bool connected() const { return link_ == Link::kUp || link_ == Link::kDraining; }
   absl::Time NextDeadline() const;

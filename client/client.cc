@@ -84,14 +84,17 @@ absl::StatusOr<PlanSummary> Client::PlanLayout(const Batch& batch, const Options
 
 absl::StatusOr<ShardResult> Client::ShardBatch(const Batch& batch, const Options& options,
                                                std::optional<int64_t> cp_size,
-                                               absl::Span<const int64_t> ranks) {
+                                               absl::Span<const int64_t> ranks,
+                                               ExecutorKind executor) {
   v1::ShardBatchRequest request;
-  CPSHARD_RETURN_IF_ERROR(EncodeShardBatchRequest(batch, options, cp_size, ranks, &request));
+  CPSHARD_RETURN_IF_ERROR(
+      EncodeShardBatchRequest(batch, options, cp_size, ranks, executor, &request));
   v1::ShardBatchReply reply;
   CPSHARD_RETURN_IF_ERROR(impl_->Call(&v1::ShardService::Stub::ShardBatch, request, &reply));
   CPSHARD_ASSIGN_OR_RETURN(ShardResult result, DecodeShardBatchReply(&reply));
   const ExpectedRanks expected{.ranks = {ranks.begin(), ranks.end()},
-                               .num_ranks = cp_size.value_or(1)};
+                               .num_ranks = cp_size.value_or(1),
+                               .executor = executor};
   CPSHARD_RETURN_IF_ERROR(expected.Check(result));
   return result;
 }

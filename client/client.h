@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/batch/batch.h"
+#include "core/exec/executor_kind.h"
 #include "core/exec/shard.h"
 #include "core/plan/spec.h"
 #include "proto/options.h"
@@ -54,11 +55,13 @@ class Client {
                                          const PlanQuestions& questions = {});
 
   // The shards of `ranks` (empty = all). Tensors of the result are windows on one received body.
-  // ResourceExhausted: the request or the reply is over 4 MiB, the limit of a unary call. Internal:
+  // ResourceExhausted: the request or the reply is over 4 MiB, the limit of a unary call.
+  // FailedPrecondition: what else Sharder::Plan says, or the server has no such executor. Internal:
   // the shards are not those of these ranks.
   absl::StatusOr<ShardResult> ShardBatch(const Batch& batch, const Options& options,
                                          std::optional<int64_t> cp_size,
-                                         absl::Span<const int64_t> ranks);
+                                         absl::Span<const int64_t> ranks,
+                                         ExecutorKind executor = ExecutorKind::kAuto);
 
   // The groups of sessions as they stand now: all that the server knows, or one (NotFound).
   absl::StatusOr<std::vector<GroupView>> ListGroups();

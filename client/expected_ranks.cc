@@ -1,8 +1,22 @@
 #include "client/expected_ranks.h"
 
+#include <algorithm>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace cpshard {
+
+namespace {
+
+absl::Status IsOlder(ExecutorKind asked) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("executor ", ToString(asked),
+                   " was asked for, and the server does not say what it shards with: it is older "
+                   "than this choice; start a newer one, or ask for auto"));
+}
+
+}  // namespace
 
 absl::Status ExpectedRanks::Check(const ShardResult& answer) const {
   const auto count = static_cast<int64_t>(answer.shards.size());
@@ -18,7 +32,27 @@ absl::Status ExpectedRanks::Check(const ShardResult& answer) const {
     return absl::InternalError(absl::StrCat("shard ", i, " of the server's answer is that of rank ",
                                             got, "; rank ", rank, " was asked for"));
   }
-  return absl::OkStatus();
+  return CheckExecutor(executor, answer.executor);
+}
+
+absl::Status CheckExecutor(ExecutorKind asked, absl::string_view named) {
+  if (asked == ExecutorKind::kAuto || absl::StartsWith(named, ToString(asked))) {
+    return absl::OkStatus();
+  }
+  if (named.empty()) {
+    if (asked == ExecutorKind::kCpu) return absl::OkStatus();  // it has no other one
+    return IsOlder(asked);
+  }
+  return absl::FailedPreconditionError(absl::StrCat("executor ", ToString(asked),
+                                                    " was asked for, and the server has sharded "
+                                                    "with ",
+                                                    named, "; ask for auto, or another server"));
+}
+
+absl::Status CheckKnowsExecutors(ExecutorKind asked, absl::Span<const std::string> capabilities) {
+  const bool knows =
+      std::find(capabilities.begin(), capabilities.end(), "executors") != capabilities.end();
+  return knows || asked != ExecutorKind::kCuda ? absl::OkStatus() : IsOlder(asked);
 }
 
 }  // namespace cpshard

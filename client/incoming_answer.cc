@@ -84,7 +84,8 @@ absl::StatusOr<ShardResult> IncomingAnswer::Finish() {
   if (!shards.ok()) {
     return absl::InternalError(absl::StrCat("broken answer: ", shards.status().message()));
   }
-  return ShardResult{*std::move(shards), std::move(begin_.notices), std::move(begin_.totals)};
+  return ShardResult{*std::move(shards), std::move(begin_.notices), std::move(begin_.totals),
+                     std::move(begin_.executor)};
 }
 
 absl::StatusOr<std::optional<ShardResult>> IncomingAnswers::Take(ShardFrame frame) {

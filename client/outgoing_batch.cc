@@ -80,8 +80,9 @@ Buffer Zeros(int64_t size) {
 
 absl::StatusOr<OutgoingBatch> LayOutBatch(Batch batch, const Options& options,
                                           std::optional<int64_t> cp_size,
-                                          std::vector<int64_t> ranks) {
+                                          std::vector<int64_t> ranks, ExecutorKind executor) {
   BatchBegin begin;
+  begin.executor = executor;
   begin.options = options;
   begin.cp_size = cp_size;
   begin.ranks = std::move(ranks);
@@ -89,7 +90,7 @@ absl::StatusOr<OutgoingBatch> LayOutBatch(Batch batch, const Options& options,
       batch, &begin, [&](const BatchSpec& spec) { return StreamsThatAreRead(options, spec); }));
   CPSHARD_ASSIGN_OR_RETURN(std::string head, EncodeBatchBegin(begin));
   OutgoingBatch out = Pieces(std::move(batch), begin, std::move(head));
-  out.expected = {begin.ranks, begin.spec.num_ranks()};
+  out.expected = {begin.ranks, begin.spec.num_ranks(), executor};
   return out;
 }
 

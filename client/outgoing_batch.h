@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "client/expected_ranks.h"
 #include "core/batch/batch.h"
+#include "core/exec/executor_kind.h"
 #include "proto/options.h"
 
 namespace cpshard {
@@ -31,9 +32,11 @@ struct OutgoingBatch {
 // its bytes, a name used twice, a head over 64 KiB). What a layout refuses is left to the server.
 absl::StatusOr<OutgoingBatch> LayOutBatch(Batch batch, const Options& options,
                                           std::optional<int64_t> cp_size,
-                                          std::vector<int64_t> ranks);
+                                          std::vector<int64_t> ranks,
+                                          ExecutorKind executor = ExecutorKind::kAuto);
 
-// The same of a batch that is pushed: what is read, and by which ranks, is its group's to say.
+// The same of a batch that is pushed: what is read, by which ranks, and who shards it, is its
+// group's to say.
 absl::StatusOr<OutgoingBatch> LayOutPushedBatch(Batch batch);
 
 // Bytes [offset, offset + size) of the batch buffer as windows; none is empty.

@@ -7,7 +7,7 @@
 //
 // The connection may break and the server may restart in between: what is not answered is sent
 // again, for sharding has no memory. The deadline of a batch ends that, or that it was under way
-// when the fifth connection broke: then it may be what breaks them.
+// when the fifth connection broke, or its server lost its device: then it may be why.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/batch/batch.h"
+#include "core/exec/executor_kind.h"
 #include "core/exec/shard.h"
 #include "proto/options.h"
 
@@ -33,6 +34,9 @@ struct StreamOptions {
   // Batches sent and not answered; the server's own limits hold besides. 4 is enough from 1 MB
   // batches up, smaller ones gain from 8 and more.
   int64_t max_inflight_batches = 4;
+
+  // Where the server shards. kCuda: a batch fails with FailedPrecondition where it has none.
+  ExecutorKind executor = ExecutorKind::kAuto;
 
   // Has the server check every body's CRC-32C.
   bool checksums = false;
@@ -66,9 +70,9 @@ class PendingShards {
   // InvalidArgument: a shape that does not fit its bytes, and what else no server can take.
   // ResourceExhausted: answers would take more memory of this process than max_answer_bytes.
   // Internal: the server's answer is broken, or is not of the ranks asked for.
-  // Unavailable, Internal and others: the connection broke five times while the batch was under
-  // way, with this status; the server refuses the stream as such; or it wants the batch again
-  // later, which would be past the deadline.
+  // Unavailable, Internal and others: the connection broke, or the server gave up, five times while
+  // the batch was under way, with this status; the server refuses the stream as such; or it wants
+  // the batch again later, which would be past the deadline.
   absl::StatusOr<ShardResult> Wait() const;
 
   bool done() const;

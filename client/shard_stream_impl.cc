@@ -16,6 +16,7 @@ ShardStream::Impl::Impl(Address address, const StreamOptions& options,
     : KeptStream(std::move(address), std::move(wakeup), "/cpshard.v1.ShardService/ShardBatches"),
       pool_({.max_bytes = static_cast<size_t>(options.max_answer_bytes),
              .max_idle_bytes = static_cast<size_t>(options.max_idle_bytes)}),
+      executor_(options.executor),
       ledger_(this->address().text, options, std::random_device()()),
       answers_(&pool_),
       encoder_(options.checksums) {}
@@ -26,7 +27,7 @@ std::shared_ptr<PendingBatch> ShardStream::Impl::Submit(Batch batch, const Optio
                                                         std::optional<int64_t> cp_size,
                                                         std::vector<int64_t> ranks) {
   absl::StatusOr<OutgoingBatch> laid_out =
-      LayOutBatch(std::move(batch), options, cp_size, std::move(ranks));
+      LayOutBatch(std::move(batch), options, cp_size, std::move(ranks), executor_);
   if (!laid_out.ok()) {
     auto refused = std::make_shared<PendingBatch>();
     refused->Resolve(laid_out.status());
@@ -106,6 +107,11 @@ void ShardStream::Impl::OnConnecting() {
 
 absl::Status ShardStream::Impl::OnGreeted(const Greeted& greeted) {
   server_ = greeted.server;
+  const absl::Status knows = CheckKnowsExecutors(executor_, server_.capabilities);
+  if (!knows.ok()) {
+    Update([&](BatchLedger& ledger) { ledger.CloseAll(knows); });
+    return knows;
+  }
   answers_.SetBound(LargestAnswer(server_));
   return absl::OkStatus();
 }

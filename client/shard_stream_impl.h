@@ -52,6 +52,7 @@ class ShardStream::Impl final : public KeptStream {
   absl::Status OnAnswer(ShardFrame frame);
 
   BufferPool pool_;
+  const ExecutorKind executor_;
 
   absl::Mutex mutex_;
   BatchLedger ledger_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,7 @@
 # What `cmake --install` puts where. Components: `runtime`, the two programs; `dev`, libraries, headers
-# and messages for who builds on them; `embedded`, libcpshard.so and its header. The package has two components of its own: `core` (plan,
-# batch, exec: Abseil and xxHash) and `client` (gRPC and Protocol Buffers too).
+# and messages for who builds on them; `embedded`, libcpshard.so and its header. The package has
+# components of its own: `core` (plan, batch, exec: Abseil and xxHash), `place` (executors for a GPU
+# too: where there is CUDA, its runtime) and `client` (gRPC and Protocol Buffers too).
 include(CMakePackageConfigHelpers)
 
 set(CPSHARD_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/cpshard)
@@ -24,7 +25,7 @@ endforeach()
 install(DIRECTORY proto/cpshard/v1 DESTINATION ${CMAKE_INSTALL_DATADIR}/cpshard/proto/cpshard
         COMPONENT dev FILES_MATCHING PATTERN "*.proto")
 
-foreach(component core client)
+foreach(component core place client)
   install(EXPORT cpshard_${component} NAMESPACE cpshard:: FILE cpshard-${component}.cmake
           DESTINATION ${CPSHARD_PACKAGE} COMPONENT dev)
 endforeach()

@@ -50,7 +50,9 @@ else()
   endif()
 endif()
 
+set(CPSHARD_EXECUTORS "cpu")  # that programs of this build know
 if(CPSHARD_HAS_CUDA)
+  string(APPEND CPSHARD_EXECUTORS ", cuda")
   # Machine code for what is in use, and PTX of the newest for what comes after.
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "GPU generations to compile for")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)

@@ -41,8 +41,10 @@ void AddLongestScalars(const ShardPlan& plan, v1::Shard* shard) {
   }
 }
 
-v1::ShardFrame BeginOf(const BatchReport& report, size_t num_shards, uint64_t total_bytes) {
+v1::ShardFrame BeginOf(const BatchReport& report, const std::string& executor, size_t num_shards,
+                       uint64_t total_bytes) {
   v1::ShardFrame frame;
+  frame.mutable_begin()->set_executor(executor);
   frame.mutable_begin()->set_num_shards(num_shards);
   frame.mutable_begin()->set_total_bytes(total_bytes);
   EncodeTotals(report.totals, frame.mutable_begin()->mutable_totals());
@@ -55,11 +57,12 @@ v1::ShardFrame BeginOf(const BatchReport& report, size_t num_shards, uint64_t to
 }  // namespace
 
 AnswerHeads::AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks,
-                         BatchReport report, uint64_t digest)
+                         BatchReport report, uint64_t digest, std::string executor)
     : plan_(std::move(plan)),
       ranks_(std::move(ranks)),
       report_(std::move(report)),
-      records_(*plan_, digest) {
+      records_(*plan_, digest),
+      executor_(std::move(executor)) {
   for (const StreamPlan& stream : plan_->streams) {
     whole_at_.push_back(local_at_);
     if (stream.extent == Extent::kLocal) continue;
@@ -69,7 +72,7 @@ AnswerHeads::AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int6
 
 std::string AnswerHeads::Next() {
   std::string piece = std::exchange(left_over_, {});
-  if (!begun_) BeginOf(report_, ranks_.size(), total_bytes_).AppendToString(&piece);
+  if (!begun_) BeginOf(report_, executor_, ranks_.size(), total_bytes_).AppendToString(&piece);
   begun_ = true;
   v1::ShardFrame frame;  // one for all: it keeps its memory
   while (next_rank_ < ranks_.size() && left_over_.empty()) {
@@ -156,7 +159,7 @@ absl::Status CheckHeads(const ShardPlan& plan) {
 absl::StatusOr<Answer> EncodeAnswer(std::shared_ptr<const ShardPlan> plan,
                                     std::vector<int64_t> ranks, BatchReport report, uint64_t digest,
                                     ShardBody body, BufferPool& pool) {
-  AnswerHeads heads(std::move(plan), std::move(ranks), std::move(report), digest);
+  AnswerHeads heads(std::move(plan), std::move(ranks), std::move(report), digest, body.executor);
   CPSHARD_ASSIGN_OR_RETURN(heads.large_layouts_,
                            MoveLargeLayouts(*heads.plan_, heads.ranks_, digest, &body, pool));
   heads.total_bytes_ = body.size;

@@ -7,6 +7,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.pb.h"
 #include "proto/entry_codec.h"
+#include "proto/executor_codec.h"
 #include "proto/frame_parts.h"
 #include "proto/frames.h"
 #include "proto/head_codec.h"
@@ -130,16 +131,19 @@ absl::StatusOr<BatchFrame> DecodeBatchFrame(absl::Span<const Bytes> message, Fra
 absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Limits& limits) {
   BatchBegin begin;
   CPSHARD_RETURN_IF_ERROR(CheckTotal(message.total_bytes(), limits));
+  CPSHARD_ASSIGN_OR_RETURN(begin.executor, DecodeExecutor(message.executor()));
   CPSHARD_RETURN_IF_ERROR(DecodeHead(message, limits, &begin));
   return WithPlaces(message, std::move(begin));
 }
 
 absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Options& options,
                                             std::optional<int64_t> cp_size, const Limits& limits) {
-  if (message.has_options() || message.has_cp_size() || message.ranks_size() > 0) {
+  const bool has_own = message.has_options() || message.has_cp_size() || message.ranks_size() > 0 ||
+                       message.executor() != v1::EXECUTOR_UNSPECIFIED;
+  if (has_own) {
     return absl::InvalidArgumentError(
-        "a batch that is pushed has options, cp_size or ranks of its own; they are the group's, "
-        "leave them out");
+        "a batch that is pushed has options, cp_size, ranks or an executor of its own; they are "
+        "the group's, leave them out");
   }
   BatchBegin begin;
   CPSHARD_RETURN_IF_ERROR(CheckTotal(message.total_bytes(), limits));
@@ -152,6 +156,7 @@ absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const
 absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin) {
   v1::BatchBegin message;
   CPSHARD_RETURN_IF_ERROR(EncodeHead(begin.options, begin.cp_size, begin.ranks, &message));
+  message.set_executor(EncodeExecutor(begin.executor));
   return EncodeWithPlaces(begin, std::move(message));
 }
 

@@ -9,6 +9,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.pb.h"
 #include "proto/entry_codec.h"
+#include "proto/executor_codec.h"
 #include "proto/head_codec.h"
 #include "proto/layout_arrays.h"
 #include "proto/shard_codec.h"
@@ -165,7 +166,10 @@ absl::Status EncodeEntries(const Batch& batch, WithBytes with_bytes, Message* me
 
 absl::StatusOr<Request> DecodeShardBatchRequest(const v1::ShardBatchRequest& message,
                                                 const Limits& limits) {
-  return DecodeRequest(message, limits, /*specs_alone=*/false);
+  CPSHARD_ASSIGN_OR_RETURN(const ExecutorKind executor, DecodeExecutor(message.executor()));
+  CPSHARD_ASSIGN_OR_RETURN(Request request, DecodeRequest(message, limits, /*specs_alone=*/false));
+  request.executor = executor;
+  return request;
 }
 
 absl::StatusOr<PlanRequest> DecodePlanLayoutRequest(const v1::PlanLayoutRequest& message,
@@ -183,9 +187,10 @@ absl::StatusOr<PlanRequest> DecodePlanLayoutRequest(const v1::PlanLayoutRequest&
 
 absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      std::optional<int64_t> cp_size,
-                                     absl::Span<const int64_t> ranks,
+                                     absl::Span<const int64_t> ranks, ExecutorKind executor,
                                      v1::ShardBatchRequest* message) {
   CPSHARD_RETURN_IF_ERROR(EncodeHead(options, cp_size, ranks, message));
+  message->set_executor(EncodeExecutor(executor));
   return EncodeEntries(
       batch, [](const Tensor&) { return true; }, message);
 }
@@ -250,6 +255,7 @@ absl::Status WriteShardBatchReply(const ShardPlan& plan, const Batch& batch,
   }
   EncodeTotals(report.totals, message->mutable_totals());
   EncodeNotices(report.notices, message->mutable_notices());
+  message->set_executor(std::string(executor.name()));
   const int64_t total = static_cast<int64_t>(message->ByteSizeLong()) + end + kBodyHeader;
   if (total > kMaxUnaryBytes) return TooLarge("reply", total);
 
@@ -268,6 +274,7 @@ absl::StatusOr<ShardResult> DecodeShardBatchReply(v1::ShardBatchReply* message) 
   ShardResult result;
   result.notices = DecodeNotices(message->notices());
   result.totals = DecodeTotals(message->totals());
+  result.executor = message->executor();
   for (const v1::Shard& shard : message->shards()) {
     CPSHARD_ASSIGN_OR_RETURN(RankShard rank, DecodeShard(shard, body));
     result.shards.push_back(std::move(rank));

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "core/batch/batch.h"
 #include "core/exec/executor.h"
+#include "core/exec/executor_kind.h"
 #include "core/exec/shard.h"
 #include "core/plan/shard_layout.h"
 #include "core/plan/spec.h"
@@ -35,6 +36,7 @@ struct Request {
   std::vector<int64_t> ranks;  // resolved: never empty
   BatchSpec spec;
   Batch batch;  // tensors are windows on the message's body, which must outlive it
+  ExecutorKind executor = ExecutorKind::kAuto;
 };
 
 struct PlanRequest {
@@ -44,7 +46,7 @@ struct PlanRequest {
 
 // InvalidArgument: an unknown dtype, a scalar without a value, an entry that is both; nbytes that
 // disagree with dims; an offset that is not a multiple of 64, leaves the body or overlaps another
-// tensor; what ValidateSpec and ResolveRanks refuse.
+// tensor; an executor that is none; what ValidateSpec and ResolveRanks refuse.
 // ResourceExhausted: the message is over kMaxUnaryBytes.
 absl::StatusOr<Request> DecodeShardBatchRequest(const v1::ShardBatchRequest& message,
                                                 const Limits& limits);
@@ -58,7 +60,7 @@ absl::StatusOr<PlanRequest> DecodePlanLayoutRequest(const v1::PlanLayoutRequest&
 // InvalidArgument: a cp_size or rank that has no place on the wire (both encoders).
 absl::Status EncodeShardBatchRequest(const Batch& batch, const Options& options,
                                      std::optional<int64_t> cp_size,
-                                     absl::Span<const int64_t> ranks,
+                                     absl::Span<const int64_t> ranks, ExecutorKind executor,
                                      v1::ShardBatchRequest* message);
 
 // Tensors named in `values` travel with their bytes, where the batch has them; so do those in

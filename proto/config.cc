@@ -24,6 +24,9 @@ absl::StatusOr<DeclaredGroup> DeclaredBy(const config::Group& message) {
                       .cp_size = message.cp_size(),
                       .options = options.ToBytes(),
                       .fingerprint = message.fingerprint()};
+  if (message.has_executor()) {
+    CPSHARD_ASSIGN_OR_RETURN(group.executor, ParseExecutorKind(message.executor()));
+  }
   OpenSession open{.group = group.group,
                    .cp_size = group.cp_size,
                    .fingerprint = group.fingerprint,
@@ -93,6 +96,10 @@ absl::StatusOr<ConfigLayer> ConfigFromJson(absl::string_view json) {
     layer.rank_timeout_seconds = message.rank_timeout_seconds();
   }
   if (message.has_max_groups()) layer.max_groups = message.max_groups();
+  if (message.has_executor()) layer.executor = message.executor();
+  if (message.has_cuda_device()) layer.cuda_device = message.cuda_device();
+  if (message.has_cuda_memory_bytes()) layer.cuda_memory_bytes = message.cuda_memory_bytes();
+  if (message.has_pinned_bytes()) layer.pinned_bytes = message.pinned_bytes();
   if (message.groups_size() > 0) {
     CPSHARD_ASSIGN_OR_RETURN(layer.groups, GroupsOf(message));
   }

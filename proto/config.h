@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/exec/executor_kind.h"
 
 namespace cpshard {
 
@@ -23,6 +24,7 @@ struct DeclaredGroup {
   int64_t cp_size = 1;
   std::string options;      // serialised
   std::string fingerprint;  // of the data set; empty: any
+  ExecutorKind executor = ExecutorKind::kAuto;
   std::vector<DeclaredStream> streams;
 };
 
@@ -47,6 +49,10 @@ struct ConfigLayer {
   std::optional<int64_t> max_tensors;
   std::optional<int64_t> max_ranks;
   std::optional<std::vector<DeclaredGroup>> groups;
+  std::optional<std::string> executor;
+  std::optional<int64_t> cuda_device;
+  std::optional<int64_t> cuda_memory_bytes;
+  std::optional<int64_t> pinned_bytes;
 };
 
 // From the JSON form of config.proto. InvalidArgument: not JSON, an unknown key, a wrong type; a

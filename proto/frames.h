@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "core/exec/executor_kind.h"
 #include "core/exec/shard.h"
 #include "core/exec/shard_body.h"
 #include "core/plan/spec.h"
@@ -56,6 +57,7 @@ struct BatchBegin {
   Options options;
   std::optional<int64_t> cp_size;
   std::vector<int64_t> ranks;  // resolved: never empty
+  ExecutorKind executor = ExecutorKind::kAuto;
   BatchSpec spec;
   std::vector<TensorPlace> places;  // one per spec.tensors; inside total_bytes, not overlapping
   int64_t total_bytes = 0;
@@ -91,8 +93,8 @@ int64_t StatedBytes(const v1::BatchBegin& message);
 // (or that rounded up to 64). Nothing of the size of the batch is allocated.
 absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Limits& limits);
 
-// Of a batch that is pushed: options and cp_size are the group's, ranks are all of it. Refuses a
-// message that has its own.
+// Of a batch that is pushed: options, cp_size and executor are the group's, ranks are all of it.
+// Refuses a message that has its own; `executor` is left as it is.
 absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const Options& options,
                                             std::optional<int64_t> cp_size, const Limits& limits);
 
@@ -100,7 +102,7 @@ absl::StatusOr<BatchBegin> DecodeBatchBegin(const v1::BatchBegin& message, const
 // a cp_size, rank, name or text that has no place on the wire.
 absl::StatusOr<std::string> EncodeBatchBegin(const BatchBegin& begin);
 
-// The same of a batch that is pushed: options, cp_size and ranks stay here.
+// The same of a batch that is pushed: options, cp_size, ranks and executor stay here.
 absl::StatusOr<std::string> EncodePushedBegin(const BatchBegin& begin);
 
 // The header of a frame whose body of `body_size` bytes follows; frame.body and frame.begin do not
@@ -126,6 +128,7 @@ struct AnswerBegin {
   int64_t total_bytes = 0;
   std::vector<Notice> notices;
   BatchTotals totals;
+  std::string executor;  // that made them; empty: a server that does not say
 };
 
 // Shards as an answer names them: tensors are windows on the answer buffer.
@@ -171,7 +174,7 @@ class AnswerHeads {
                                              uint64_t digest, ShardBody body, BufferPool& pool);
 
   AnswerHeads(std::shared_ptr<const ShardPlan> plan, std::vector<int64_t> ranks, BatchReport report,
-              uint64_t digest);
+              uint64_t digest, std::string executor);
 
   void MakeHead(size_t k, v1::ShardFrame* frame);
   int64_t Place(size_t stream, int64_t bytes);
@@ -180,6 +183,7 @@ class AnswerHeads {
   std::vector<int64_t> ranks_;
   BatchReport report_;
   LayoutRecords records_;  // of *plan_
+  std::string executor_;
   int64_t total_bytes_ = 0;
   std::vector<std::string> large_layouts_;  // what MoveLargeLayouts left in the heads
 

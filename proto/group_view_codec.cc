@@ -3,6 +3,7 @@
 
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/session.pb.h"
+#include "proto/executor_codec.h"
 #include "proto/field_checks.h"
 #include "proto/session_codec.h"
 #include "proto/session_parts.h"
@@ -122,6 +123,7 @@ void EncodeView(const GroupView& view, v1::GroupView* message) {
   message->set_failure(view.failure);
   message->set_cp_size(view.cp_size);
   message->set_declared(view.declared);
+  message->set_executor(EncodeExecutor(view.executor));
   for (const ReaderView& reader : view.readers) EncodeReader(reader, message->add_readers());
   for (const DataStreamView& stream : view.streams) {
     EncodeDataStream(stream, message->add_streams());
@@ -141,6 +143,7 @@ absl::StatusOr<GroupView> DecodeView(const v1::GroupView& message) {
   view.failure = message.failure();
   view.cp_size = message.cp_size();
   view.declared = message.declared();
+  view.executor = DecodeExecutor(message.executor()).value_or(ExecutorKind::kAuto);
   for (const v1::ReaderView& reader : message.readers()) {
     view.readers.push_back(DecodeReader(reader));
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/session.pb.h"
+#include "proto/executor_codec.h"
 #include "proto/options.h"
 #include "proto/replies.h"
 #include "proto/session_checks.h"
@@ -78,6 +79,7 @@ absl::StatusOr<OpenSession> DecodeOpenSession(const v1::OpenSessionRequest& mess
     open.streams.push_back(std::move(decoded));
   }
   CPSHARD_RETURN_IF_ERROR(Check(open));
+  CPSHARD_ASSIGN_OR_RETURN(open.executor, DecodeExecutor(message.executor()));
   const Options options(message.options());
   CPSHARD_RETURN_IF_ERROR(options.MakeSharder().status());
   open.options = options.ToBytes();
@@ -96,6 +98,7 @@ absl::Status EncodeOpenSession(const OpenSession& open, v1::OpenSessionRequest* 
   message->set_fingerprint(open.fingerprint);
   message->set_job(open.job);
   message->set_job_groups(open.job_groups);
+  message->set_executor(EncodeExecutor(open.executor));
   for (const auto& [stream, step] : open.resume) (*message->mutable_resume())[stream] = step;
   message->set_reader(open.reader);
   message->set_cp_rank(open.cp_rank);
@@ -109,6 +112,7 @@ absl::Status EncodeOpenSession(const OpenSession& open, v1::OpenSessionRequest* 
 void EncodeOpenedSession(const OpenedSession& opened, v1::OpenSessionReply* message) {
   message->set_instance(opened.instance);
   message->set_generation(opened.generation);
+  message->set_executor(opened.executor);
   for (const OpenedStream& stream : opened.streams) {
     v1::OpenedStream* to = message->add_streams();
     to->set_name(stream.name);
@@ -123,6 +127,7 @@ absl::StatusOr<OpenedSession> DecodeOpenedSession(const v1::OpenSessionReply& me
   OpenedSession opened;
   opened.instance = message.instance();
   opened.generation = message.generation();
+  opened.executor = message.executor();
   for (const v1::OpenedStream& from : message.streams()) {
     OpenedStream stream{from.name(), from.pass(), std::nullopt, std::nullopt};
     if (from.has_floor()) stream.floor = from.floor();

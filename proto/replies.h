@@ -44,6 +44,7 @@ struct Counters {
   int64_t sessions = 0, loaders = 0, session_bytes = 0, most_session_bytes = 0;
   int64_t pushed = 0, delivered = 0, duplicates = 0, pushes_refused = 0;
   int64_t digest_conflicts = 0, digest_changes = 0, seeks = 0, generations = 0;
+  int64_t pinned_bytes = 0, pinned_bytes_out = 0, unpinned_bytes_out = 0, unpinned_blocks = 0;
 };
 
 struct ServerInfo {
@@ -55,7 +56,8 @@ struct ServerInfo {
   int64_t max_chunk_bytes = 0;  // of the body of a frame
   std::vector<std::string> layouts;
   std::vector<std::string> capabilities;
-  std::string executor;
+  std::string executor;         // the server's own choice: "cpu", "cuda:0"
+  std::string executor_reason;  // why that one
   Counters counters;
 };
 

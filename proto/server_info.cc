@@ -47,6 +47,10 @@ void EncodeCounters(const Counters& counters, v1::Counters* message) {
   message->set_digest_changes(counters.digest_changes);
   message->set_seeks(counters.seeks);
   message->set_generations(counters.generations);
+  message->set_pinned_bytes(counters.pinned_bytes);
+  message->set_pinned_bytes_out(counters.pinned_bytes_out);
+  message->set_unpinned_bytes_out(counters.unpinned_bytes_out);
+  message->set_unpinned_blocks(counters.unpinned_blocks);
 }
 
 Counters DecodeCounters(const v1::Counters& message) {
@@ -72,6 +76,10 @@ Counters DecodeCounters(const v1::Counters& message) {
   counters.digest_changes = message.digest_changes();
   counters.seeks = message.seeks();
   counters.generations = message.generations();
+  counters.pinned_bytes = message.pinned_bytes();
+  counters.pinned_bytes_out = message.pinned_bytes_out();
+  counters.unpinned_bytes_out = message.unpinned_bytes_out();
+  counters.unpinned_blocks = message.unpinned_blocks();
   return counters;
 }
 
@@ -84,6 +92,7 @@ void EncodeServerInfo(const ServerInfo& info, v1::GetServerInfoReply* message) {
   for (const std::string& layout : info.layouts) message->add_layouts(layout);
   for (const std::string& capability : info.capabilities) message->add_capabilities(capability);
   message->set_executor(info.executor);
+  message->set_executor_reason(info.executor_reason);
   EncodeCounters(info.counters, message->mutable_counters());
 }
 
@@ -105,6 +114,7 @@ ServerInfo DecodeServerInfo(const v1::GetServerInfoReply& message) {
   info.layouts.assign(message.layouts().begin(), message.layouts().end());
   info.capabilities.assign(message.capabilities().begin(), message.capabilities().end());
   info.executor = message.executor();
+  info.executor_reason = message.executor_reason();
   info.counters = DecodeCounters(message.counters());
   return info;
 }

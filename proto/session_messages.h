@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "core/exec/executor_kind.h"
+
 namespace cpshard {
 
 inline constexpr int64_t kMaxLoaderStateBytes = int64_t{64} << 10;
@@ -80,6 +82,7 @@ struct OpenSession {
                                  // one is not used
   std::string job;               // with `job_groups`: see there; may be empty
   int64_t job_groups = 1;  // groups of the job on this server that agree on min_padded_len (D14)
+  ExecutorKind executor = ExecutorKind::kAuto;  // the bytes of shards do not depend on it
   std::map<std::string, int64_t> resume;  // data stream -> first step that the checkpoint lacks
 
   std::string reader;  // names the process' seat; stays when it restarts
@@ -99,6 +102,7 @@ struct OpenedSession {
   std::string instance;  // of the server; another one than before: everything it held is gone
   int64_t generation = 0;
   std::vector<OpenedStream> streams;
+  std::string executor;  // that makes the shards
 };
 
 // Names an open session: the first message of a PullShards call, CloseSession, GetShard.

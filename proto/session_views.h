@@ -63,7 +63,8 @@ struct GroupView {
   int64_t cp_size = 0;
   std::vector<ReaderView> readers;
   std::vector<DataStreamView> streams;
-  bool declared = false;  // in the server's configuration
+  bool declared = false;                        // in the server's configuration
+  ExecutorKind executor = ExecutorKind::kAuto;  // as its readers ask for it
 };
 
 }  // namespace cpshard

@@ -49,7 +49,7 @@ absl::StatusOr<ShardFrame> DecodeShardFrame(absl::Span<const Bytes> message, Fra
   if (header->has_begin()) {
     const v1::ShardsBegin& begin = header->begin();
     frame.begin = {begin.num_shards(), 0, DecodeNotices(begin.notices()),
-                   DecodeTotals(begin.totals())};
+                   DecodeTotals(begin.totals()), begin.executor()};
     CPSHARD_ASSIGN_OR_RETURN(frame.begin->total_bytes,
                              ToBytes(begin.total_bytes(), "total_bytes", frame.batch_id));
   }

@@ -24,13 +24,33 @@
 namespace cpshard {
 namespace {
 
+constexpr int64_t kMaxCudaDevice = 1023;
+
+// More Runs at a time gain nothing: one's copies go on beside another one's kernel, and all share
+// one bus.
+constexpr int64_t kMostRuns = 4;
+
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name, " is ", value, "; it must be ", low, " ... ", high));
 }
 
-void Apply(const ConfigLayer& layer, ServerOptions& options) {
+absl::Status ApplyPlace(const ConfigLayer& layer, PlaceOptions& place) {
+  if (layer.executor) {
+    CPSHARD_ASSIGN_OR_RETURN(place.executor, ParseExecutorKind(*layer.executor));
+  }
+  if (layer.cuda_device) {
+    CPSHARD_RETURN_IF_ERROR(CheckRange("cuda_device", *layer.cuda_device, 0, kMaxCudaDevice));
+    place.cuda_device = static_cast<int>(*layer.cuda_device);
+  }
+  if (layer.cuda_memory_bytes) place.cuda_memory_bytes = *layer.cuda_memory_bytes;
+  if (layer.pinned_bytes) place.pinned_bytes = *layer.pinned_bytes;
+  return absl::OkStatus();
+}
+
+// InvalidArgument: an executor or a device that cannot be named.
+absl::Status Apply(const ConfigLayer& layer, ServerOptions& options) {
   if (layer.listen) options.listen = *layer.listen;
   if (layer.workers) options.workers = *layer.workers;
   if (layer.queue) options.queue = *layer.queue;
@@ -52,6 +72,7 @@ void Apply(const ConfigLayer& layer, ServerOptions& options) {
   if (layer.max_batch_bytes) options.limits.max_batch_bytes = *layer.max_batch_bytes;
   if (layer.max_tensors) options.limits.max_tensors = *layer.max_tensors;
   if (layer.max_ranks) options.limits.max_ranks = *layer.max_ranks;
+  return ApplyPlace(layer, options.place);
 }
 
 absl::Status CheckListen(const std::vector<std::string>& listen) {
@@ -95,9 +116,33 @@ absl::Status Validate(const ServerOptions& options) {
       CheckRange("max_batch_bytes", options.limits.max_batch_bytes, 1, int64_t{1} << 40));
   CPSHARD_RETURN_IF_ERROR(CheckRange("max_tensors", options.limits.max_tensors, 1, 1 << 16));
   CPSHARD_RETURN_IF_ERROR(CheckRange("max_ranks", options.limits.max_ranks, 1, 1 << 16));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  CPSHARD_RETURN_IF_ERROR(
+      CheckRange("cuda_memory_bytes", options.place.cuda_memory_bytes, 1 << 20, kMost));
+  CPSHARD_RETURN_IF_ERROR(CheckRange("pinned_bytes", options.place.pinned_bytes, 0, kMost));
   SessionLimits limits = sessions;
   limits.session_bytes = options.session_bytes.value_or(options.pool_bytes / 2);
   return CheckGroups(options.groups, limits, options.limits);
+}
+
+// What is wrong only together, of all sources. What would never start is no valid configuration.
+absl::Status ValidatePlace(const ServerOptions& options) {
+  const PlaceOptions place = PlaceOf(options);
+  if (place.executor == ExecutorKind::kCpu) {
+    for (const DeclaredGroup& group : options.groups) {
+      if (group.executor != ExecutorKind::kCuda) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("executor is cpu, but group '", group.group,
+                       "' is declared with cuda: the server would have none"));
+    }
+    return absl::OkStatus();
+  }
+  const int64_t least = kLeastCudaMemoryOfARun * place.runs_at_once;
+  if (place.cuda_memory_bytes >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cuda_memory_bytes is ", place.cuda_memory_bytes, "; it must be at least ", least, ": ",
+      kLeastCudaMemoryOfARun, " for each of ", place.runs_at_once, " Runs at a time (workers is ",
+      options.workers, ", at most ", kMostRuns, " count)"));
 }
 
 // What the flags and the environment state, and where the file is.
@@ -198,12 +243,33 @@ void DeclareSessions(CLI::App& app, ConfigLayer& layer) {
   add("--max-groups", layer.max_groups, "N", Default("groups of readers", defaults.max_groups));
 }
 
+void DeclareExecutor(CLI::App& app, ConfigLayer& layer) {
+  const PlaceOptions defaults;
+  Add(app, "--executor", layer.executor, "auto|cpu|cuda",
+      absl::StrCat(
+          "who shards; auto: a CUDA device where one can be\nused, else the CPU [default: ",
+          ToString(defaults.executor), "]"))
+      ->group("Executor");
+  const auto add = [&app](const std::string& flag, std::optional<int64_t>& value,
+                          const std::string& unit, const std::string& text, int64_t by_default) {
+    Add(app, flag, value, unit, Default(text, by_default))->group("Executor");
+  };
+  add("--cuda-device", layer.cuda_device, "N", "which one, as the process sees them",
+      defaults.cuda_device);
+  add("--cuda-memory-bytes", layer.cuda_memory_bytes, "BYTES", "of the device",
+      defaults.cuda_memory_bytes);
+  add("--pinned-bytes", layer.pinned_bytes, "BYTES",
+      "of the host, taken at once, reached by the\ndevice: batches lie there; 0: none",
+      defaults.pinned_bytes);
+}
+
 constexpr char kFooter[] =
     R"(Every setting also has a variable, CPSHARD_MAX_RANKS for --max-ranks, and a key
 in the file, max_ranks (there max_batch_bytes, max_tensors and max_ranks stand
 under "limits", and socket_mode is a decimal number). Flags win over variables,
-variables over the file. What the file alone can name is groups: each with its
-options, cp_size, data streams and loaders, known before anybody opens it.
+variables over the file; a variable that is empty is none. What the file alone
+can name is groups: each with its options, cp_size, data streams and loaders,
+known before anybody opens it.
 
 Examples:
   cpshardd --listen unix:/run/cpshard.sock,127.0.0.1:7070
@@ -215,7 +281,7 @@ it, a second one at once. There is no TLS and no token: listen where only your
 job can reach it.
 
 Exit status: 0 stopped by a signal; 64 configuration; 70 internal; 75 an address
-or other resource is not to be had.
+or other resource is not to be had; 86 the CUDA device is lost: start it again.
 
 Read on: README.md, docs/DEPLOY.md (beside a training job), docs/WIRE.md)";
 
@@ -226,6 +292,7 @@ void Declare(CLI::App& app, Flags& flags, std::optional<std::string>& socket_mod
   DeclareListeners(app, flags, socket_mode);
   DeclareLimits(app, flags.layer);
   DeclareSessions(app, flags.layer);
+  DeclareExecutor(app, flags.layer);
   app.add_flag("--version", flags.version, "print the version and what this build was made of");
 }
 
@@ -263,6 +330,12 @@ absl::Status Named(absl::string_view source, const absl::Status& status) {
 
 }  // namespace
 
+PlaceOptions PlaceOf(const ServerOptions& options) {
+  PlaceOptions place = options.place;
+  place.runs_at_once = std::min(options.workers, kMostRuns);
+  return place;
+}
+
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
   CLI::App app{"cpshardd: shards batches for context-parallel training, over gRPC", "cpshardd"};
   Flags flags;
@@ -287,13 +360,14 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) 
       return absl::InvalidArgumentError(
           absl::StrCat("'", flags.config_file, "': ", file.status().message()));
     }
-    Apply(*file, line.options);
-    CPSHARD_RETURN_IF_ERROR(
-        Named(absl::StrCat("'", flags.config_file, "': "), Validate(line.options)));
+    absl::Status status = Apply(*file, line.options);
+    if (status.ok()) status = Validate(line.options);
+    CPSHARD_RETURN_IF_ERROR(Named(absl::StrCat("'", flags.config_file, "': "), status));
   }
   if (socket_mode) CPSHARD_RETURN_IF_ERROR(ParseMode(*socket_mode, flags.layer));
-  Apply(flags.layer, line.options);
-  const absl::Status status = Validate(line.options);
+  absl::Status status = Apply(flags.layer, line.options);
+  if (status.ok()) status = Validate(line.options);
+  if (status.ok()) status = ValidatePlace(line.options);
   CPSHARD_RETURN_IF_ERROR(Named(SourceOf(app, argc, argv, status.message()), status));
   return line;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "core/exec/place.h"
 #include "core/plan/spec.h"
 #include "proto/config.h"
 #include "proto/replies.h"
@@ -29,7 +30,11 @@ struct ServerOptions {
   SessionLimits session_limits;          // but for session_bytes
   std::vector<DeclaredGroup> groups;     // known before anybody has opened them
   Limits limits;
+  PlaceOptions place;  // but for runs_at_once
 };
+
+// Where its server shards: as many Runs at a time as workers can make, but not over 4.
+PlaceOptions PlaceOf(const ServerOptions& options);
 
 enum class Action { kServe, kCheckOnly, kPrintVersion, kPrintHelp };
 

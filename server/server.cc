@@ -11,22 +11,28 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "core/exec/device/device_lost.h"
 #include "core/plan/status_macros.h"
 #include "proto/replies.h"
 #include "server/acceptor.h"
+#include "server/executors.h"
+#include "server/self_test.h"
 #include "server/service.h"
 
 namespace cpshard {
 namespace {
 
 // Names of the health service. A probe of liveness goes on being served while the server drains:
-// it is not ill.
+// it is not ill. It is where the device is lost.
 constexpr char kWholeServer[] = "";
 constexpr char kService[] = "cpshard.v1.ShardService";
 constexpr char kStartup[] = "startup";
 constexpr char kLiveness[] = "liveness";
+constexpr const char* kHealthNames[] = {kWholeServer, kService, kStartup, kLiveness};
 
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMaxHttp2FrameBytes = 4 << 20;
@@ -52,6 +58,15 @@ SessionLimits SessionLimitsOf(const ServerOptions& options) {
 // Of pool_bytes, what sessions do not have.
 int64_t StatelessBytes(const ServerOptions& options) {
   return options.pool_bytes - SessionLimitsOf(options).session_bytes;
+}
+
+// Of a place that is not to be had. Keeps what the status carries.
+absl::Status WithWayOut(const absl::Status& status) {
+  absl::Status with(status.code(),
+                    absl::StrCat(status.message(), "; executor = cpu starts without a device"));
+  status.ForEachPayload(
+      [&with](absl::string_view url, const absl::Cord& payload) { with.SetPayload(url, payload); });
+  return with;
 }
 
 void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {
@@ -80,10 +95,12 @@ void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {
 
 class Server::Impl {
  public:
-  explicit Impl(const ServerOptions& options)
+  Impl(const ServerOptions& options, Place place,
+       std::function<void(const absl::Status&)> on_device_lost)
       : options_(options),
-        pool_({.max_bytes = static_cast<size_t>(StatelessBytes(options))}),
-        executor_(MakeCpuExecutor()),
+        executors_(std::move(place), std::move(on_device_lost)),
+        pool_({.max_bytes = static_cast<size_t>(StatelessBytes(options)),
+               .blocks = executors_.blocks()}),
         rpcs_(
             {.limits = options.limits,
              .workers = options.workers,
@@ -93,14 +110,25 @@ class Server::Impl {
              .groups = options.groups,
              .stall = options.stall,
              .max_bytes_per_connection = StatelessBytes(options) / 2},
-            *executor_, pool_,
+            executors_, pool_,
             {.cut_connection = [this](const std::string& peer) { acceptor_->Shut(peer); },
              .describe_peer = [this](const std::string& peer) { return acceptor_->Describe(peer); },
              .add_counters =
                  [this](Counters& counters) {
                    counters.connections = acceptor_->connections();
                    counters.connections_refused = acceptor_->refused();
+                   AddPinned(counters);
                  }}) {}
+
+  absl::Status CheckGroups() const {
+    for (const DeclaredGroup& group : options_.groups) {
+      const absl::Status status = executors_.Named(group.executor).status();
+      if (status.ok()) continue;
+      return absl::Status(status.code(),
+                          absl::StrCat("group '", group.group, "': ", status.message()));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status Listen() {
     // Held for the life of the process: the last grpc_shutdown() joins a thread that may sit in a
@@ -119,7 +147,7 @@ class Server::Impl {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::UnavailableError("the gRPC server does not start");
     // Before anybody can connect: a probe of a name that is not known is answered with NOT_FOUND.
-    for (const char* name : {kWholeServer, kService, kStartup, kLiveness}) SetHealth(name, true);
+    for (const char* name : kHealthNames) SetHealth(name, true);
     acceptor_->Start(
         [server = server_.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
     return absl::OkStatus();
@@ -149,9 +177,25 @@ class Server::Impl {
 
   const std::vector<std::string>& addresses() const { return acceptor_->addresses(); }
   Counters counters() const { return rpcs_.counters(); }
+  const Executors& executors() const { return executors_; }
+  std::vector<std::string> DumpGroups() const { return rpcs_.DumpGroups(); }
+
+  void ReportIll() {
+    for (const char* name : kHealthNames) SetHealth(name, false);
+  }
 
  private:
+  void AddPinned(Counters& counters) const {
+    if (executors_.blocks() == nullptr) return;
+    const PinnedBlocks::Stats pinned = executors_.blocks()->stats();
+    counters.pinned_bytes = pinned.pinned_bytes;
+    counters.pinned_bytes_out = pinned.pinned_bytes_out;
+    counters.unpinned_bytes_out = pinned.unpinned_bytes_out;
+    counters.unpinned_blocks = pinned.unpinned_blocks;
+  }
+
   void SetHealth(const char* name, bool serving) {
+    if (server_ == nullptr) return;
     server_->GetHealthCheckService()->SetServingStatus(name, serving);
   }
 
@@ -172,8 +216,8 @@ class Server::Impl {
   }
 
   const ServerOptions options_;
+  const Executors executors_;
   BufferPool pool_;
-  std::unique_ptr<Executor> executor_;
   std::unique_ptr<Acceptor> acceptor_;  // stops to use server_ in Stop; the calls may use it
   ShardRpcs rpcs_;
   std::unique_ptr<grpc::Server> server_;
@@ -185,9 +229,17 @@ Server::~Server() {
   Stop(absl::ZeroDuration(), [] { return true; });
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
-  auto impl = std::make_unique<Impl>(options);
-  const absl::Status status = impl->Listen();
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, std::function<void(const absl::Status&)> on_device_lost) {
+  PlaceOptions place_options = PlaceOf(options);
+  place_options.try_out = TestExecutor;  // before anybody gets shards of it
+  absl::StatusOr<Place> place = MakePlace(place_options);
+  // The self-test names the way out itself.
+  if (absl::IsInternal(place.status()) && !IsDeviceLost(place.status())) return place.status();
+  if (!place.ok()) return WithWayOut(place.status());
+  auto impl = std::make_unique<Impl>(options, *std::move(place), std::move(on_device_lost));
+  absl::Status status = impl->CheckGroups();
+  if (status.ok()) status = impl->Listen();
   std::unique_ptr<Server> server(new Server(std::move(impl)));
   if (!status.ok()) return status;
   return server;
@@ -195,7 +247,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 
 const std::vector<std::string>& Server::addresses() const { return impl_->addresses(); }
 
+absl::string_view Server::executor() const { return impl_->executors().name(); }
+
+const std::string& Server::executor_reason() const { return impl_->executors().reason(); }
+
 Counters Server::counters() const { return impl_->counters(); }
+
+std::vector<std::string> Server::DumpGroups() const { return impl_->DumpGroups(); }
+
+void Server::ReportIll() { impl_->ReportIll(); }
 
 void Server::Stop(absl::Duration grace, absl::FunctionRef<bool()> hurry) {
   impl_->Stop(grace, hurry);

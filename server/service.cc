@@ -13,6 +13,7 @@
 #include "cpshard/v1/service.grpc.pb.h"
 #include "proto/codec.h"
 #include "proto/frames.h"
+#include "proto/json.h"
 #include "proto/plan_layout.h"
 #include "proto/status.h"
 #include "server/call_limit.h"
@@ -20,6 +21,7 @@
 #include "server/log.h"
 #include "server/session/sessions.h"
 #include "server/stream/stream_watch.h"
+#include "server/to_peer.h"
 #include "server/version.h"
 #include "server/worker_pool.h"
 
@@ -91,10 +93,11 @@ using Methods =
 
 class ShardRpcs::Impl : public Methods {
  public:
-  Impl(const ServiceOptions& options, Executor& executor, BufferPool& pool, ServiceHost host)
+  Impl(const ServiceOptions& options, const Executors& executors, BufferPool& pool,
+       ServiceHost host)
       : options_(options),
         host_(std::move(host)),
-        executor_(executor),
+        executors_(executors),
         pool_(pool),
         instance_id_(NewInstanceId()),
         shares_(options.max_bytes_per_connection),
@@ -122,10 +125,11 @@ class ShardRpcs::Impl : public Methods {
     info.session_limits = options_.session_limits;
     info.max_chunk_bytes = kMaxChunkBytes;
     info.layouts = Options::BuiltLayouts();
-    info.capabilities = {"plan_layout",  "shard_batch",  "shard_batches",
-                         "open_session", "push_batches", "pull_shards",
-                         "get_shard",    "list_groups",  "dump_group"};
-    info.executor = std::string(executor_.name());
+    info.capabilities = {"plan_layout",  "shard_batch", "shard_batches", "open_session",
+                         "push_batches", "pull_shards", "get_shard",     "list_groups",
+                         "dump_group",   "executors"};
+    info.executor = std::string(executors_.name());
+    info.executor_reason = executors_.reason();
     info.counters = counters();
     EncodeServerInfo(info, reply);
     reactor->Finish(grpc::Status::OK);
@@ -148,15 +152,22 @@ class ShardRpcs::Impl : public Methods {
   grpc::ServerUnaryReactor* ShardBatch(grpc::CallbackServerContext* context,
                                        const v1::ShardBatchRequest* message,
                                        v1::ShardBatchReply* reply) override {
-    return OnWorker(context, [this, message, reply]() -> absl::Status {
+    return OnWorker(context, [this, context, message, reply]() -> absl::Status {
       CPSHARD_ASSIGN_OR_RETURN(const Request request,
                                DecodeShardBatchRequest(*message, options_.limits));
+      CPSHARD_ASSIGN_OR_RETURN(Executor * executor, executors_.Named(request.executor));
       CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, request.options.MakeSharder());
       CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan,
                                PlanBatch(sharder, request.batch, request.cp_size));
       CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, request.ranks, options_.limits).status());
       CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, request.ranks, options_.limits).status());
-      return WriteShardBatchReply(plan, request.batch, request.ranks, executor_, pool_, reply);
+      const absl::Status status =
+          WriteShardBatchReply(plan, request.batch, request.ranks, *executor, pool_, reply);
+      if (WasUnderWayWhenLost(status)) {
+        LogError("the device was lost with this batch under way",
+                 {{"peer", Describe(context->peer())}, {"call", "ShardBatch"}});
+      }
+      return ToPeer(status);
     });
   }
 
@@ -253,13 +264,19 @@ class ShardRpcs::Impl : public Methods {
     return counters;
   }
 
+  std::vector<std::string> DumpGroups() {
+    std::vector<std::string> lines;
+    for (const GroupView& view : sessions_.Views()) lines.push_back(GroupsToJson({view}));
+    return lines;
+  }
+
  private:
   StreamContext ContextOf(const ServiceOptions& options) {
     StreamContext context;
     context.limits = options.limits;
     context.stream_limits = options.stream_limits;
     context.stall = options.stall;
-    context.executor = &executor_;
+    context.executors = &executors_;
     context.max_sharding = std::max<int64_t>(1, options.workers - 1);
     context.pool = &pool_;
     context.shares = &shares_;
@@ -325,7 +342,7 @@ class ShardRpcs::Impl : public Methods {
 
   const ServiceOptions options_;
   const ServiceHost host_;
-  Executor& executor_;
+  const Executors& executors_;
   BufferPool& pool_;
   const std::string instance_id_;
   std::atomic<bool> draining_ = false;
@@ -339,9 +356,9 @@ class ShardRpcs::Impl : public Methods {
   StreamWatch watch_;   // the last member: its ticks make work
 };
 
-ShardRpcs::ShardRpcs(const ServiceOptions& options, Executor& executor, BufferPool& pool,
+ShardRpcs::ShardRpcs(const ServiceOptions& options, const Executors& executors, BufferPool& pool,
                      ServiceHost host)
-    : impl_(std::make_unique<Impl>(options, executor, pool, std::move(host))) {}
+    : impl_(std::make_unique<Impl>(options, executors, pool, std::move(host))) {}
 
 ShardRpcs::~ShardRpcs() = default;
 
@@ -350,5 +367,6 @@ void ShardRpcs::Drain() { impl_->Drain(); }
 void ShardRpcs::Clear() { impl_->Clear(); }
 int64_t ShardRpcs::active() const { return impl_->active(); }
 Counters ShardRpcs::counters() const { return impl_->counters(); }
+std::vector<std::string> ShardRpcs::DumpGroups() const { return impl_->DumpGroups(); }
 
 }  // namespace cpshard

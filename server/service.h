@@ -8,10 +8,10 @@
 
 #include "absl/time/time.h"
 #include "core/batch/buffer.h"
-#include "core/exec/executor.h"
 #include "core/plan/spec.h"
 #include "proto/config.h"
 #include "proto/replies.h"
+#include "server/executors.h"
 
 namespace grpc {
 class Service;
@@ -38,15 +38,15 @@ struct ServiceHost {
   std::function<void(const std::string& peer)> cut_connection;
   // Who that is, for the log.
   std::function<std::string(const std::string& peer)> describe_peer;
-  // Fills in what the RPCs cannot know: connections.
+  // Fills in what the RPCs cannot know: connections, pinned memory.
   std::function<void(Counters&)> add_counters;
 };
 
 // Thread-safe.
 class ShardRpcs {
  public:
-  // `executor` and `pool` must outlive the object.
-  ShardRpcs(const ServiceOptions& options, Executor& executor, BufferPool& pool,
+  // `executors` and `pool` must outlive the object.
+  ShardRpcs(const ServiceOptions& options, const Executors& executors, BufferPool& pool,
             ServiceHost host = {});
   ~ShardRpcs();  // after the gRPC server is gone
 
@@ -62,6 +62,9 @@ class ShardRpcs {
   int64_t active() const;
 
   Counters counters() const;
+
+  // Every group as ListGroups shows it, as JSON: a line each.
+  std::vector<std::string> DumpGroups() const;
 
  private:
   class Impl;

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -38,6 +39,10 @@ std::string CheckRanks(const std::string& text) {
     if (!ParseInteger(part)) return absl::StrCat("'", part, "' is not a rank; give e.g. 0,3");
   }
   return "";
+}
+
+std::string CheckExecutorName(const std::string& text) {
+  return std::string(ParseExecutorKind(text).status().message());
 }
 
 std::string CheckNotEmpty(const std::string& text) {
@@ -109,6 +114,26 @@ void DeclareShardArguments(CLI::App& command, ShardArguments& arguments) {
       ->group("Server");
 }
 
+CLI::Option* DeclareExecutor(CLI::App& command, std::string& executor, const std::string& text) {
+  return command.add_option("--executor", executor, text)
+      ->check(CLI::Validator(CheckExecutorName, "auto|cpu|cuda"));
+}
+
+ExecutorKind ExecutorOr(const std::string& executor, ExecutorKind unnamed) {
+  return executor.empty() ? unnamed : ParseExecutorKind(executor).value();
+}
+
+absl::StatusOr<Place> PlaceOf(const std::string& executor) {
+  return MakePlace({.executor = ExecutorOr(executor, ExecutorKind::kCpu)});
+}
+
+void SayExecutor(const std::string& executor, const std::string& chosen,
+                 const std::string& reason) {
+  if (ExecutorOr(executor, ExecutorKind::kCpu) != ExecutorKind::kAuto || chosen.empty()) return;
+  std::fprintf(stderr, "executor: %s%s%s\n", chosen.c_str(), reason.empty() ? "" : ": ",
+               reason.c_str());
+}
+
 absl::StatusOr<Options> ReadOptions(const std::string& text_or_file) {
   const size_t first = text_or_file.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && text_or_file[first] == '{') {
@@ -119,18 +144,19 @@ absl::StatusOr<Options> ReadOptions(const std::string& text_or_file) {
 }
 
 absl::StatusOr<ShardResult> RunShard(const Batch& batch, const ShardArguments& arguments,
-                                     BufferPool& pool) {
+                                     Executor& executor, BufferPool& pool) {
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(arguments.options));
   if (!arguments.server.empty()) {
     CPSHARD_RETURN_IF_ERROR(CheckServerTakes(batch, options, arguments));
     CPSHARD_ASSIGN_OR_RETURN(
         const auto stream,
-        ShardStream::Open(arguments.server, {.deadline = arguments.deadline(BytesOf(batch))}));
+        ShardStream::Open(arguments.server,
+                          {.deadline = arguments.deadline(BytesOf(batch)),
+                           .executor = ExecutorOr(arguments.executor, ExecutorKind::kAuto)}));
     return stream->Submit(batch, options, arguments.cp_size(), arguments.rank_list()).Wait();
   }
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
-  const std::unique_ptr<Executor> executor = MakeCpuExecutor();
-  return ShardBatch(sharder, batch, arguments.cp_size(), arguments.rank_list(), Limits(), *executor,
+  return ShardBatch(sharder, batch, arguments.cp_size(), arguments.rank_list(), Limits(), executor,
                     pool);
 }
 

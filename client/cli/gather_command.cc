@@ -20,7 +20,7 @@ namespace cpshard {
 namespace {
 
 struct Arguments {
-  std::string layouts, in, stream, out, fill;
+  std::string layouts, in, stream, out, fill, executor;
   std::optional<int64_t> seq_axis;
   bool trim = false;
 };
@@ -73,8 +73,8 @@ absl::Status WriteStream(const std::string& path, const Tensor& tensor) {
 }
 
 absl::Status GatherFiles(const Arguments& arguments) {
-  BufferPool pool;
-  const std::unique_ptr<Executor> executor = MakeCpuExecutor();
+  CPSHARD_ASSIGN_OR_RETURN(const Place place, PlaceOf(arguments.executor));
+  BufferPool pool({.blocks = place.blocks});
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<ShardLayout> layouts, ReadLayouts(arguments.layouts));
   if (layouts.empty()) return absl::InvalidArgumentError("the layouts file holds no layout");
   std::vector<Tensor> parts;
@@ -96,8 +96,11 @@ absl::Status GatherFiles(const Arguments& arguments) {
     CPSHARD_ASSIGN_OR_RETURN(const Tensor whole, HeldWhole(parts));
     return WriteStream(arguments.out, whole);
   }
-  CPSHARD_ASSIGN_OR_RETURN(const Tensor full, Gather(layouts, parts, options, *executor, pool));
-  return WriteStream(arguments.out, full);
+  CPSHARD_ASSIGN_OR_RETURN(const Tensor full,
+                           Gather(layouts, parts, options, *place.executor, pool));
+  CPSHARD_RETURN_IF_ERROR(WriteStream(arguments.out, full));
+  SayExecutor(arguments.executor, std::string(place.executor->name()), place.reason);
+  return absl::OkStatus();
 }
 
 std::string CheckNumber(const std::string& text) {
@@ -137,6 +140,8 @@ void AddGatherCommand(CLI::App& app, Command& run) {
   command->add_option("--fill", arguments->fill, "with --trim: stands where a token was dropped")
       ->check(CLI::Validator(CheckNumber, "V"))
       ->group("Stream");
+  DeclareExecutor(*command, arguments->executor,
+                  "who does it; auto: cuda where a device can be used [default: cpu]");
   command->callback(
       [arguments, &run] { run = [arguments] { return Outcome{GatherFiles(*arguments)}; }; });
 }

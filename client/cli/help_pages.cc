@@ -26,7 +26,8 @@ else the gRPC number of the error that is printed, 3 for INVALID_ARGUMENT.)";
 constexpr char kShard[] =
     R"(Writes DIR/rank0.safetensors, DIR/rank1.safetensors, ... and DIR/layouts.json,
 which says where every token went. On an error nothing is written. The files are
-the same to the byte with and without a server.
+the same to the byte with and without a server, and whoever does it; --executor
+cuda is refused where there is no device.
 
 Examples:
   cpshard shard --cp 2 --options '{"round_robin": {}}' --in batch.safetensors \

@@ -33,7 +33,7 @@ constexpr absl::Duration kPeerPause = absl::Seconds(1);
 constexpr absl::Duration kSilentClose = absl::Minutes(1);
 
 struct Arguments {
-  std::string server, group, stream = "train", attempt, options, state, out;
+  std::string server, group, stream = "train", attempt, options, state, out, executor;
   int64_t cp_size = 0, cp_rank = 0, generation = 1, passes = 1;
   int64_t max_step_bytes = RankStream().max_step_bytes;
   int64_t prefetch = RankOptions().prefetch;
@@ -88,8 +88,10 @@ absl::StatusOr<RankOptions> ToRankOptions(const Arguments& arguments, const Star
                                    .max_step_bytes = arguments.max_step_bytes,
                                    .finished = start.finished}},
                       .position = start.position,
+                      .executor = ExecutorOr(arguments.executor, ExecutorKind::kAuto),
                       .prefetch = arguments.prefetch,
-                      .keys = arguments.keys};
+                      .keys = arguments.keys,
+                      .on_lost = SayFirstLoss(arguments.server)};
   if (arguments.deadline_seconds) options.timeout = absl::Seconds(*arguments.deadline_seconds);
   CPSHARD_ASSIGN_OR_RETURN(options.options, ReadOptions(arguments.options));
   return options;
@@ -224,6 +226,7 @@ absl::Status PullShards(const Arguments& arguments) {
   if (!start.finished) CPSHARD_RETURN_IF_ERROR(puller.ReadAll());
   CPSHARD_RETURN_IF_ERROR(puller.Close());
   const RankStats stats = rank->stats();
+  SayExecutor(arguments.executor, stats.executor, "");
   std::printf("pulled %lld steps: %lld shards, %lld bytes in %.2f s\n",
               static_cast<long long>(stats.steps), static_cast<long long>(puller.shards()),
               static_cast<long long>(stats.received_bytes),
@@ -302,6 +305,9 @@ void DeclareRank(CLI::App& command, Arguments& arguments) {
                   "the layout and its options as JSON (see below), or a file of it")
       ->required()
       ->type_name("FILE|JSON")
+      ->group("Layout");
+  DeclareExecutor(command, arguments.executor,
+                  "who shards at the server; all ranks say the same [default: its own choice]")
       ->group("Layout");
 }
 

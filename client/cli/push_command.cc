@@ -54,12 +54,14 @@ absl::Status PushFiles(const Arguments& arguments) {
   CPSHARD_ASSIGN_OR_RETURN(const ServerInfo server, AskServer(arguments.server));
   FileSource source(arguments.files, arguments.microbatches, arguments.passes, server.limits);
   CPSHARD_RETURN_IF_ERROR(source.Check(seat.loader, seat.num_loaders));
-  CPSHARD_ASSIGN_OR_RETURN(const auto loader, Loader::Start(arguments.server,
-                                                            {.group = arguments.group,
-                                                             .loader = seat.loader,
-                                                             .num_loaders = seat.num_loaders,
-                                                             .generation = arguments.generation},
-                                                            {{arguments.stream, &source}}));
+  CPSHARD_ASSIGN_OR_RETURN(const auto loader,
+                           Loader::Start(arguments.server,
+                                         {.group = arguments.group,
+                                          .loader = seat.loader,
+                                          .num_loaders = seat.num_loaders,
+                                          .generation = arguments.generation,
+                                          .on_lost = SayFirstLoss(arguments.server)},
+                                         {{arguments.stream, &source}}));
   CPSHARD_RETURN_IF_ERROR(loader->Wait());
   const LoaderStats stats = loader->stats();
   if (stats.pushed == 0 && source.steps() == 0) {

@@ -22,8 +22,8 @@ struct Arguments {
 };
 
 absl::StatusOr<bool> VerifyFiles(const Arguments& arguments) {
-  BufferPool pool;
-  const std::unique_ptr<Executor> executor = MakeCpuExecutor();
+  CPSHARD_ASSIGN_OR_RETURN(const Place place, PlaceOf(arguments.shard.executor));
+  BufferPool pool({.blocks = place.blocks});
   CPSHARD_ASSIGN_OR_RETURN(const Options options, ReadOptions(arguments.shard.options));
   CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, options.MakeSharder());
   CPSHARD_ASSIGN_OR_RETURN(const Batch batch, ReadBatch(arguments.in, Limits(), pool));
@@ -32,7 +32,8 @@ absl::StatusOr<bool> VerifyFiles(const Arguments& arguments) {
                                 .dir = arguments.ranks_dir,
                                 .streams = arguments.streams};
   CPSHARD_ASSIGN_OR_RETURN(const verify::Findings findings,
-                           verify::Verify(batch, sharder, request, *executor, pool));
+                           verify::Verify(batch, sharder, request, *place.executor, pool));
+  SayExecutor(arguments.shard.executor, std::string(place.executor->name()), place.reason);
   const std::string text =
       arguments.json ? verify::ToJson(findings) + "\n" : Printable(verify::ToText(findings));
   std::printf("%s", text.c_str());
@@ -56,6 +57,8 @@ void AddVerifyCommand(CLI::App& app, Command& run) {
       ->type_name("DIR");
   command->add_option("--stream", arguments->streams, "compare these alone; default all of ours")
       ->type_name("NAME...");
+  DeclareExecutor(*command, arguments->shard.executor,
+                  "who cuts ours; auto: cuda where a device can be used [default: cpu]");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments, &run] {
     run = [arguments] {

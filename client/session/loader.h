@@ -74,6 +74,8 @@ struct LoaderOptions {
   // Called on a thread of the Loader when the server is going down: it will be back, or another.
   // The loader goes on by itself. Not to block: the connection is made on the same thread.
   std::function<void()> on_drain;
+  // Likewise when a connection has been lost, with what it ended with. The next one waits for it.
+  std::function<void(const absl::Status&)> on_lost;
 };
 
 struct LoaderStats {

@@ -163,6 +163,10 @@ void Loader::Impl::OnTick() {
   if (options_.on_drain) options_.on_drain();
 }
 
+void Loader::Impl::OnLost(const absl::Status& why) {
+  if (options_.on_lost) options_.on_lost(why);
+}
+
 // --- what is written
 
 std::optional<grpc::ByteBuffer> Loader::Impl::NextMessage() {

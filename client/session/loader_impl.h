@@ -63,6 +63,7 @@ class Loader::Impl final : public SessionStream {
   void Disconnected() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OnGreeted(const Greeted& greeted) override;
   void OnTick() override;
+  void OnLost(const absl::Status& why) override;
 
   std::optional<grpc::ByteBuffer> NextMessage() override;
   std::optional<Outgoing> TakeOutgoing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -57,7 +57,8 @@ class LoaderLedger {
   void OnPosition(const Position& position);
   void OnCredit(const LoaderCredit& credit);
   // OK: it has landed. DataLoss: it is pushed again, at once. ResourceExhausted, Unavailable,
-  // Aborted: with the next credit, connection or PushAgain. Others stay: failure().
+  // Aborted: with the next credit, connection or PushAgain. Others stay: failure(). So does the
+  // fifth device that a server loses with one step.
   void OnAck(const StepAddress& at, int64_t epoch, int64_t microbatch, const absl::Status& status);
   void OnReleased(const Released& released);
   void OnPassDone(const PassDone& done);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/with_text.h"
+#include "proto/error_details.h"
 
 namespace cpshard {
 namespace {
@@ -53,6 +54,7 @@ std::string OutgoingStream::Text(int64_t step) const {
 void OutgoingStream::Disconnected() {
   current_ = false;
   credits_.clear();
+  for (auto& [step, held] : held_) held.device_lost = false;
 }
 
 void OutgoingStream::BeginPass(int64_t pass) {
@@ -159,11 +161,28 @@ absl::Status OutgoingStream::Ack(const StepAddress& at, int64_t epoch, int64_t m
              absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
              absl::IsCancelled(status)) {
     state = At::kPostponed;
+    return CountDevice(at, microbatch, status);
   } else {
     return WithText(status, absl::StrCat(Text(at.step), " microbatch ", microbatch,
                                          " was refused: ", status.message()));
   }
   return absl::OkStatus();
+}
+
+// A server that loses its device with a step is started again, and gets the same step: if the step
+// is why, that has no end.
+absl::Status OutgoingStream::CountDevice(const StepAddress& at, int64_t microbatch,
+                                         const absl::Status& status) {
+  const std::optional<ErrorDetails> details = DetailsOf(status);
+  Held& held = held_.at(at.step);
+  if (!details || details->reason != "DEVICE_LOST" || held.device_lost) return absl::OkStatus();
+  held.device_lost = true;
+  if (++held.devices < kMaxDevices) return absl::OkStatus();
+  return WithText(status, absl::StrCat(Text(at.step), " microbatch ", microbatch,
+                                       " was being sharded when ", held.devices,
+                                       " servers lost their device, and may be why; leave it out, "
+                                       "or shard it with executor cpu: ",
+                                       status.message()));
 }
 
 void OutgoingStream::Release(const Released& released) {

@@ -70,9 +70,12 @@ class OutgoingStream {
   struct Held {
     MadeStep made;
     std::vector<At> microbatches;
-    int64_t losses = 0;  // DataLoss
+    int64_t losses = 0;        // DataLoss
+    int64_t devices = 0;       // that servers lost with it ...
+    bool device_lost = false;  // ... the last one on this connection
   };
   static constexpr int64_t kMaxLosses = 100;  // of a step; but for the first each waits
+  static constexpr int64_t kMaxDevices = 5;   // then it may be why
   struct Credited {
     int64_t bytes = 0;
     uint64_t order = 0;
@@ -83,6 +86,7 @@ class OutgoingStream {
     friend bool operator==(const Stand&, const Stand&) = default;
   };
 
+  absl::Status CountDevice(const StepAddress& at, int64_t microbatch, const absl::Status& status);
   int64_t FirstOwn(int64_t step) const;
   int64_t HeldFrom() const { return held_.empty() ? next_ : held_.begin()->first; }
   void BeginPass(int64_t pass);

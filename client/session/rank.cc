@@ -66,6 +66,7 @@ OpenSession OpenOf(const RankOptions& options) {
                    .fingerprint = options.fingerprint,
                    .job = options.job,
                    .job_groups = options.job_groups,
+                   .executor = options.executor,
                    .reader = options.reader,
                    .cp_rank = options.cp_rank,
                    .incarnation = options.incarnation};

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "core/exec/executor_kind.h"
 #include "core/exec/shard.h"
 #include "proto/options.h"
 #include "proto/session_messages.h"
@@ -80,6 +82,9 @@ struct RankOptions {
   std::optional<TrainState> position;
   std::string fingerprint;
   int64_t data_epoch = 0;
+  // Where the server shards; all ranks alike. kCuda: FailedPrecondition from Next where it has
+  // none. A later generation may choose another one: the bytes, and states, are the same.
+  ExecutorKind executor = ExecutorKind::kAuto;
   std::string job;
   int64_t job_groups = 1;
 
@@ -94,11 +99,16 @@ struct RankOptions {
   int64_t max_bytes = int64_t{8} << 30;
   // What Next waits at most.
   absl::Duration timeout = absl::InfiniteDuration();
+
+  // Called on a thread of the Rank when a connection has been lost, with what it ended with. The
+  // rank goes on by itself. Not to block: the next connection waits for it.
+  std::function<void(const absl::Status&)> on_lost;
 };
 
 struct RankMicrobatch {
   RankShard shard;  // tensors are windows on one pooled buffer
   uint64_t digest = 0;
+  std::string executor;  // that made it; empty: a server that does not say
 };
 
 struct RankStep {
@@ -120,8 +130,9 @@ struct Stall {
 };
 
 struct RankStats {
-  int64_t opens = 0;  // sessions opened, the first included
-  int64_t steps = 0;  // handed out
+  int64_t opens = 0;     // sessions opened, the first included
+  std::string executor;  // of the server, as it opened the last one
+  int64_t steps = 0;     // handed out
   int64_t received_bytes = 0;
   Stall last, all;  // of the last Next, of all
 };

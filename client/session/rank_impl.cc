@@ -49,6 +49,7 @@ bool Rank::Impl::IsFinal(const absl::Status& status, Stage stage) const {
 }
 
 absl::Status Rank::Impl::OnGreeted(const Greeted& greeted) {
+  CPSHARD_RETURN_IF_ERROR(CheckKnowsExecutors(options_.executor, greeted.server.capabilities));
   answers_.SetBound(LargestAnswer(greeted.server));
   OpenSession open;
   {
@@ -59,7 +60,9 @@ absl::Status Rank::Impl::OnGreeted(const Greeted& greeted) {
                                                             kOpenTime, [this] { WakeKeeper(); }));
   CPSHARD_ASSIGN_OR_RETURN(const OpenedSession opened, AwaitAnswer(*call));
   Failpoint("after_open");
+  CPSHARD_RETURN_IF_ERROR(CheckExecutor(open.executor, opened.executor));
   absl::MutexLock lock(&mutex_);
+  stats_.executor = opened.executor;
   return ledger_.OnOpened(opened);
 }
 
@@ -79,6 +82,10 @@ void Rank::Impl::OnDown(const absl::Status& status, Stage stage) {
   answers_.DropAll();
   arriving_.clear();
   SessionStream::OnDown(status, stage);
+}
+
+void Rank::Impl::OnLost(const absl::Status& why) {
+  if (options_.on_lost) options_.on_lost(why);
 }
 
 // --- what is written
@@ -229,7 +236,8 @@ absl::Status Rank::Impl::OnShards(const DeliveryHead& head, ShardResult shards) 
   if (const absl::Status check = expected_.Check(shards); !check.ok()) {
     return Broken(check.message());
   }
-  ReceivedShard received{head, std::make_shared<RankShard>(std::move(shards.shards.front()))};
+  ReceivedShard received{head, std::make_shared<RankShard>(std::move(shards.shards.front())),
+                         std::move(shards.executor)};
   absl::Status status;
   Update([&] {
     mutex_.AssertHeld();

@@ -67,6 +67,7 @@ class Rank::Impl final : public SessionStream {
   bool IsFinal(const absl::Status& status, Stage stage) const override;
   absl::Status OnGreeted(const Greeted& greeted) override;
   void OnDown(const absl::Status& status, Stage stage) override;
+  void OnLost(const absl::Status& why) override;
 
   std::optional<grpc::ByteBuffer> NextMessage() override;
   void AddStall(Commit* commit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

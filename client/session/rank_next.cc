@@ -22,11 +22,12 @@ bool PeerHasLeft(const absl::Status& status) {
 
 RankStep ToRankStep(ReceivedStep received) {
   RankStep step{received.at.stream, received.at.pass, received.at.step, received.totals, {}};
-  for (const ReceivedShard& microbatch : received.microbatches) {
+  for (ReceivedShard& microbatch : received.microbatches) {
     // The ledger had the only other handle on it.
     auto shard = std::const_pointer_cast<RankShard>(
         std::static_pointer_cast<const RankShard>(microbatch.shard));
-    step.microbatches.push_back({std::move(*shard), microbatch.head.digest});
+    step.microbatches.push_back(
+        {std::move(*shard), microbatch.head.digest, std::move(microbatch.executor)});
   }
   return step;
 }

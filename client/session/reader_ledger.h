@@ -28,6 +28,7 @@ namespace cpshard {
 struct ReceivedShard {
   DeliveryHead head;
   std::shared_ptr<const void> shard;
+  std::string executor;  // that made it
 };
 
 struct ReceivedStep {

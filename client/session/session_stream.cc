@@ -98,6 +98,7 @@ void SessionStream::OnUp() {
 }
 
 void SessionStream::OnDown(const absl::Status& status, Stage stage) {
+  bool lost = false;
   Update([&] {
     mutex_.AssertHeld();
     Disconnected();
@@ -108,7 +109,9 @@ void SessionStream::OnDown(const absl::Status& status, Stage stage) {
                      stage == Stage::kConnected ? ": connection lost: " : ": cannot connect: ",
                      status.message()));
     if (IsFinal(status, stage)) EndLocked(status);
+    lost = stage == Stage::kConnected && !ended_;
   });
+  if (lost) OnLost(status);
 }
 
 }  // namespace cpshard

@@ -41,6 +41,8 @@ class SessionStream : public KeptStream {
   // --- without the lock
 
   virtual void OnTick() {}  // on the keeper's thread
+  // A connection is lost, and will be made again. `why`: as the call ended.
+  virtual void OnLost(const absl::Status& /*why*/) {}
   void OnDown(const absl::Status& status, Stage stage) override;
 
   // --- for who inherits

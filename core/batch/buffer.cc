@@ -29,23 +29,41 @@ size_t ClassOf(size_t size) {
   return (size + step - 1) / step * step;
 }
 
-std::byte* NewBlock(size_t size) {
-  const size_t alignment = size >= kHugePage ? kHugePage : kBufferAlignment;
-  void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  // Advice only: without huge pages the block works all the same.
-  if (block != nullptr && size >= kHugePage) madvise(block, size, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(block);
+class HeapBlocks final : public BlockSource {
+ public:
+  std::byte* Take(size_t size) override {
+    const size_t alignment = size >= kHugePage ? kHugePage : kBufferAlignment;
+    void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    // Advice only: without huge pages the block works all the same.
+    if (block != nullptr && size >= kHugePage) madvise(block, size, MADV_HUGEPAGE);
+    return static_cast<std::byte*>(block);
+  }
+  void Give(std::byte* block, size_t) override { std::free(block); }
+};
+
+BufferPoolOptions WithBlocks(BufferPoolOptions options) {
+  if (options.blocks == nullptr) {
+    options.blocks = SystemBlocks();
+  } else {
+    options.max_idle_bytes = 0;
+  }
+  return options;
 }
 
 }  // namespace
 
+std::shared_ptr<BlockSource> SystemBlocks() {
+  static const auto* const blocks = new std::shared_ptr<BlockSource>(new HeapBlocks);
+  return *blocks;
+}
+
 class BufferPool::Core {
  public:
-  explicit Core(BufferPoolOptions options) : options_(options) {}
+  explicit Core(BufferPoolOptions options) : options_(WithBlocks(std::move(options))) {}
 
   ~Core() {
     for (auto& [size, blocks] : idle_) {
-      for (std::byte* block : blocks) std::free(block);
+      for (std::byte* block : blocks) options_.blocks->Give(block, size);
     }
   }
 
@@ -55,8 +73,7 @@ class BufferPool::Core {
       absl::Status status = absl::ResourceExhaustedError(
           absl::StrCat("buffer pool: ", block_size, " bytes more than the ", stats_.bytes_out,
                        " in use would pass the limit of ", options_.max_bytes));
-      if (block_size > options_.max_bytes) status.SetPayload(kNeverFits, absl::Cord());
-      return status;
+      return block_size > options_.max_bytes ? ThatNeverFits(std::move(status)) : status;
     }
     std::byte* block = nullptr;
     if (auto it = idle_.find(block_size); it != idle_.end() && !it->second.empty()) {
@@ -66,7 +83,7 @@ class BufferPool::Core {
       ASAN_UNPOISON_MEMORY_REGION(block, block_size);
     } else {
       TrimIdle(options_.max_bytes - block_size - stats_.bytes_out);
-      block = NewBlock(block_size);
+      block = options_.blocks->Take(block_size);
     }
     if (block == nullptr) {
       return absl::ResourceExhaustedError(
@@ -87,7 +104,7 @@ class BufferPool::Core {
       idle_[block_size].push_back(block);
       stats_.bytes_idle += block_size;
     } else {
-      std::free(block);
+      options_.blocks->Give(block, block_size);
     }
   }
 
@@ -109,7 +126,7 @@ class BufferPool::Core {
   void TrimIdle(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (auto it = idle_.rbegin(); it != idle_.rend() && stats_.bytes_idle > keep; ++it) {
       while (!it->second.empty() && stats_.bytes_idle > keep) {
-        std::free(it->second.back());
+        options_.blocks->Give(it->second.back(), it->first);
         it->second.pop_back();
         stats_.bytes_idle -= it->first;
       }
@@ -125,7 +142,13 @@ class BufferPool::Core {
 
 bool NeverFits(const absl::Status& status) { return status.GetPayload(kNeverFits).has_value(); }
 
-BufferPool::BufferPool(BufferPoolOptions options) : core_(std::make_shared<Core>(options)) {}
+absl::Status ThatNeverFits(absl::Status status) {
+  status.SetPayload(kNeverFits, absl::Cord());
+  return status;
+}
+
+BufferPool::BufferPool(BufferPoolOptions options)
+    : core_(std::make_shared<Core>(std::move(options))) {}
 
 BufferPool::~BufferPool() { core_->Close(); }
 

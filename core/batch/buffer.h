@@ -43,10 +43,27 @@ class Buffer {
   size_t size_ = 0;
 };
 
+// Where a pool's blocks come from. Thread-safe.
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+
+  // `size` bytes at a multiple of kBufferAlignment, or nullptr where there are none.
+  virtual std::byte* Take(size_t size) = 0;
+  virtual void Give(std::byte* block, size_t size) = 0;  // of Take(size)
+};
+
+// Of the heap; large ones are page-aligned and ask for huge pages.
+std::shared_ptr<BlockSource> SystemBlocks();
+
 struct BufferPoolOptions {
   // Of blocks, which are up to 25 % larger than what was asked for, and at least 4 KB.
   size_t max_bytes = size_t{8} << 30;       // in use and kept together
   size_t max_idle_bytes = size_t{1} << 30;  // kept for reuse
+
+  // Null: SystemBlocks(). Blocks of another source go back to it at once: what is kept for reuse is
+  // its business, and others may share it.
+  std::shared_ptr<BlockSource> blocks;
 };
 
 struct BufferPoolStats {
@@ -55,9 +72,12 @@ struct BufferPoolStats {
   size_t bytes_idle = 0;
 };
 
-// Whether an error of Allocate stays when all other buffers are gone: the size alone is over
-// max_bytes. Kept when the status is passed on.
+// Whether a ResourceExhausted stays when all else is given back: of Allocate, where the size alone
+// is over max_bytes. Kept when the status is passed on.
 bool NeverFits(const absl::Status& status);
+
+// `status`, marked so.
+absl::Status ThatNeverFits(absl::Status status);
 
 // Thread-safe. Buffers may outlive the pool object; their blocks are then freed when they go.
 class BufferPool {

@@ -21,9 +21,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(int, const CudaExecutorOp
   return Absent();
 }
 
-bool IsStickyCudaError(const absl::Status&) { return false; }
-
-absl::StatusOr<FixedPool> MakePinnedPool(int64_t) { return Absent(); }
+absl::StatusOr<FixedPool> MakePinnedPool(int, int64_t) { return Absent(); }
 
 absl::StatusOr<FixedPool> MakeCudaMemoryPool(int, int64_t) { return Absent(); }
 

@@ -15,7 +15,8 @@ class Executor {
   virtual ~Executor() = default;
 
   // Carries out `tasks` one after the other; a later task may read what an earlier one wrote. On
-  // return all bytes are written. The memory the tasks name belongs to the caller.
+  // return all bytes are written, but of an executor that was asked to return early (see
+  // DeviceExecutorOptions). The memory the tasks name belongs to the caller.
   virtual absl::Status Run(absl::Span<const Task> tasks) = 0;
 
   virtual absl::string_view name() const = 0;  // "cpu"

@@ -49,6 +49,7 @@ absl::StatusOr<ShardResult> MakeShards(const ShardPlan& plan, const Batch& batch
   LayoutRecords records(plan, DigestOf(batch));
   ShardResult result;
   result.notices = plan.notices;
+  result.executor = std::string(executor.name());
   std::vector<std::byte*> dests(plan.streams.size() * ranks.size(), nullptr);
   std::vector<Buffer> shared(plan.streams.size());
   for (size_t k = 0; k < ranks.size(); ++k) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,7 +34,8 @@ struct RankShard {
 struct ShardResult {
   std::vector<RankShard> shards;  // in the order of the ranks asked for
   std::vector<Notice> notices;
-  BatchTotals totals;  // of AddReport: of the whole batch, whichever ranks were asked for
+  BatchTotals totals;    // of AddReport: of the whole batch, whichever ranks were asked for
+  std::string executor;  // that made them; empty: a server that does not say
 };
 
 // Writes the outputs of `ranks` where the caller wants them. dests[s * ranks.size() + k] receives

@@ -267,6 +267,7 @@ absl::StatusOr<ShardBody> ViewShards(const ShardPlan& plan, const Batch& batch,
   CPSHARD_RETURN_IF_ERROR(builder.Lower(min_view_bytes));
   CPSHARD_RETURN_IF_ERROR(builder.Write(executor));
   builder.Collect(body);
+  body.executor = std::string(executor.name());
   return body;
 }
 

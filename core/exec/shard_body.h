@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,7 @@ struct ShardBody {
                                  // offset of a stream that they hold whole; 0 where it has no bytes
   int64_t size = 0;              // a multiple of 64
   int64_t copied_bytes = 0;      // of the outputs, what does not lie in the batch's own buffers
+  std::string executor;          // that wrote them
 };
 
 // Where everything will lie, before anything is written: `offsets` and `size`, no pieces.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/torch/agreement.h"
+#include "core/torch/cuda_streams.h"
 #include "core/torch/gather.h"
 #include "core/torch/gather_autograd.h"
 #include "core/torch/streams.h"
@@ -163,6 +164,7 @@ TORCH_LIBRARY(cpshard, library) {
       GatherSequenceOp);
   library.def(
       "shard_streams(Tensor[] streams, Tensor runs, int[] seq_dims, Scalar[] fills) -> Tensor[]");
+  library.def("cuda_obstacle() -> str", CudaObstacle);
   library.def("agree(int[] numbers, str what, str group) -> ()", AgreeOp);
 
   library.def(
@@ -190,6 +192,8 @@ TORCH_LIBRARY_IMPL(cpshard, CPU, library) {
   library.impl("token_map", TokenMapOp);
   library.impl("shard_streams", ShardStreams);
 }
+
+TORCH_LIBRARY_IMPL(cpshard, CUDA, library) { library.impl("shard_streams", ShardStreams); }
 
 TORCH_LIBRARY_IMPL(cpshard, Meta, library) {
   library.impl("_gather_tokens", GatherTokensMeta);

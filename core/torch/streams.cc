@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "core/exec/executor.h"
+#include "core/torch/cuda_streams.h"
 #include "core/torch/shapes.h"
+#include "core/torch/stream_rows.h"
 
 namespace cpshard {
 namespace {
@@ -25,12 +27,37 @@ DType DTypeOf(const at::Tensor& stream, size_t i) {
     case 8:
       return DType::kI64;
   }
-  TORCH_CHECK_TYPE(false, "stream ", i, " is ", stream.scalar_type(), "; no batch has that");
+  TORCH_CHECK_TYPE(false, "stream ", i, " is ", stream.scalar_type(), ", of ",
+                   stream.element_size(),
+                   " bytes an element; streams of 1, 2, 4 and 8 are cut at "
+                   "once, shard_token_tensor cuts one of others");
 }
 
-// The value as torch.full gives it, errors too.
+template <typename T>
+Element ElementOf(const T& value) {
+  Element element;
+  std::memcpy(&element.bits, &value, sizeof(value));
+  return element;
+}
+
+// The value as torch.full gives it, errors too: by the same conversion where a dtype is often met,
+// for a tensor of one element costs as much as a stream.
 Element FillOf(const at::Scalar& fill, const at::Tensor& stream) {
-  const at::Tensor one = at::full({1}, fill, stream.options());
+  switch (stream.scalar_type()) {
+    case at::kBool:
+      return ElementOf(fill.to<bool>());
+    case at::kByte:
+      return ElementOf(fill.to<uint8_t>());
+    case at::kInt:
+      return ElementOf(fill.to<int32_t>());
+    case at::kLong:
+      return ElementOf(fill.to<int64_t>());
+    case at::kFloat:
+      return ElementOf(fill.to<float>());
+    default:
+      break;
+  }
+  const at::Tensor one = at::full({1}, fill, stream.options().device(at::kCPU));
   Element element;
   std::memcpy(&element.bits, one.const_data_ptr(), one.element_size());
   return element;
@@ -71,9 +98,12 @@ StreamRuns ReadRuns(const at::Tensor& runs) {
   return read;
 }
 
+// Its memory has its values: torch may have put off conjugating or negating them.
+at::Tensor AsItLies(const at::Tensor& stream) {
+  return stream.is_conj() || stream.is_neg() ? stream.resolve_conj().resolve_neg() : stream;
+}
+
 void CheckStream(const at::Tensor& stream, size_t i, int64_t dim, const StreamRuns& runs) {
-  TORCH_CHECK_VALUE(stream.is_cpu(), "stream ", i, " is on ", stream.device(),
-                    "; shard_token_tensor cuts one on a device");
   TORCH_CHECK_VALUE(!(stream.requires_grad() && at::GradMode::is_enabled()), "stream ", i,
                     " requires grad; shard_token_tensor cuts it with its gradient");
   TORCH_CHECK_VALUE(stream.size(dim) >= runs.columns, "stream ", i, " of shape ", stream.sizes(),
@@ -81,43 +111,85 @@ void CheckStream(const at::Tensor& stream, size_t i, int64_t dim, const StreamRu
                     runs.columns);
 }
 
-CutTask TaskOf(const at::Tensor& stream, size_t i, int64_t dim, const StreamRuns& runs,
-               const at::Scalar& fill, at::Tensor& shard) {
-  const at::IntArrayRef sizes = stream.sizes();
+// Of a stream with rows on end: a task for each block of them.
+void AddTasks(const at::Tensor& stream, size_t i, int64_t dim, const StreamRuns& runs,
+              const at::Scalar& fill, at::Tensor& shard, std::vector<Task>& tasks) {
   CutTask task;
-  task.column_bytes = ProductOf(sizes.slice(dim + 1)) * stream.element_size();
-  task.outer = ProductOf(sizes.slice(0, dim));
-  task.source = static_cast<const std::byte*>(stream.const_data_ptr());
-  task.source_stride = sizes[dim] * task.column_bytes;
+  const int64_t item = static_cast<int64_t>(stream.element_size());
+  task.column_bytes = ProductOf(stream.sizes().slice(dim + 1)) * item;
   task.dtype = DTypeOf(stream, i);
   task.fill = FillOf(fill, stream);
+  if (shard.numel() == 0) return;
   task.moves = runs.moves;
-  task.dests = {static_cast<std::byte*>(shard.mutable_data_ptr())};
   task.dest_strides = {runs.slots * task.column_bytes};
-  return task;
+  const auto* source = static_cast<const std::byte*>(stream.const_data_ptr());
+  auto* dest = static_cast<std::byte*>(shard.mutable_data_ptr());
+  for (const RowBlock& rows : RowBlocksOf(stream, dim)) {
+    task.outer = rows.count;
+    task.source = source + rows.offset * item;
+    task.source_stride = rows.stride * item;
+    task.dests = {dest + rows.first * task.dest_strides[0]};
+    tasks.emplace_back(task);
+  }
+}
+
+// The one device of all streams; the CPU of none.
+at::Device DeviceOf(at::TensorList streams) {
+  if (streams.empty()) return at::kCPU;
+  const at::Device device = streams[0].device();
+  TORCH_CHECK_VALUE(device.is_cpu() || device.is_cuda(), "stream 0 is on ", device,
+                    "; streams are cut on the CPU and on CUDA devices, shard_token_tensor cuts one "
+                    "elsewhere");
+  for (size_t i = 1; i < streams.size(); ++i) {
+    TORCH_CHECK_VALUE(streams[i].device() == device, "stream 0 is on ", device, ", stream ", i,
+                      " on ", streams[i].device(), "; streams of one device are cut at once");
+  }
+  return device;
+}
+
+void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  const std::string text(status.message());
+  TORCH_CHECK_NOT_IMPLEMENTED(!absl::IsUnimplemented(status), text,
+                              "; shard_token_tensor cuts a stream on a device without it");
+  TORCH_CHECK_VALUE(!absl::IsInvalidArgument(status), text);
+  TORCH_CHECK_WITH(OutOfMemoryError, !absl::IsResourceExhausted(status), text);
+  TORCH_CHECK(false, text);
+}
+
+absl::Status RunWhereTheyAre(at::Device device, absl::Span<const Task> tasks) {
+  return device.is_cpu() ? MakeCpuExecutor()->Run(tasks) : RunOnCurrentStream(device, tasks);
 }
 
 }  // namespace
 
 std::vector<at::Tensor> ShardStreams(at::TensorList streams, const at::Tensor& runs,
                                      at::IntArrayRef seq_dims, c10::ArrayRef<at::Scalar> fills) {
+  return ShardStreamsBy(RunWhereTheyAre, streams, runs, seq_dims, fills);
+}
+
+// What goes out of sight here, copies of streams, may go before a device is done with it: its
+// memory is of the current stream, and torch gives it to what comes behind on that stream alone. (A
+// stream of the batch that was made on another one is the caller's to keep, as for any operator.)
+std::vector<at::Tensor> ShardStreamsBy(const RunTasks& run, at::TensorList streams,
+                                       const at::Tensor& runs, at::IntArrayRef seq_dims,
+                                       c10::ArrayRef<at::Scalar> fills) {
   TORCH_CHECK_VALUE(streams.size() == seq_dims.size() && streams.size() == fills.size(),
                     streams.size(), " streams, ", seq_dims.size(), " seq_dims and ", fills.size(),
                     " fills; there must be one of each a stream");
   const StreamRuns read = ReadRuns(runs);
+  const at::Device device = DeviceOf(streams);
   std::vector<at::Tensor> sources, shards;
   std::vector<Task> tasks;
   for (size_t i = 0; i < streams.size(); ++i) {
     const int64_t dim = at::maybe_wrap_dim(seq_dims[i], streams[i].dim(), /*wrap_scalar=*/false);
     CheckStream(streams[i], i, dim, read);
-    sources.push_back(streams[i].detach().resolve_conj().resolve_neg().contiguous());
+    sources.push_back(WithRowsOnEnd(AsItLies(streams[i]), dim));
     shards.push_back(
-        at::empty(WithLength(sources.back().sizes(), dim, read.slots), sources.back().options()));
-    CutTask task = TaskOf(sources.back(), i, dim, read, fills[i], shards.back());
-    if (task.outer > 0 && task.column_bytes > 0) tasks.emplace_back(std::move(task));
+        at::empty(WithLength(streams[i].sizes(), dim, read.slots), streams[i].options()));
+    AddTasks(sources.back(), i, dim, read, fills[i], shards.back(), tasks);
   }
-  const absl::Status status = MakeCpuExecutor()->Run(tasks);
-  TORCH_CHECK(status.ok(), status.message());
+  if (!tasks.empty()) Check(run(device, tasks));
   return shards;
 }
 

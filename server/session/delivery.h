@@ -80,6 +80,7 @@ struct SessionTerms {
   int64_t readers_per_rank = 1;
   std::string options, fingerprint, job;
   int64_t job_groups = 1;
+  ExecutorKind executor = ExecutorKind::kAuto;
 };
 
 // --- what is to be said

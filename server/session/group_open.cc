@@ -44,7 +44,8 @@ void Group::Declare(const DeclaredGroup& declared) {
   terms_ = std::make_shared<const SessionTerms>(SessionTerms{.group = name_,
                                                              .cp_size = declared.cp_size,
                                                              .options = declared.options,
-                                                             .fingerprint = declared.fingerprint});
+                                                             .fingerprint = declared.fingerprint,
+                                                             .executor = declared.executor});
   for (const DeclaredStream& stream : declared.streams) {
     Named& named = Make(stream.name);
     named.in_terms = true;
@@ -138,6 +139,8 @@ absl::Status Group::CheckDeclared(const OpenSession& open) const {
   };
   CPSHARD_RETURN_IF_ERROR(differ("cp_size", open.cp_size, declared_->cp_size));
   CPSHARD_RETURN_IF_ERROR(differ("options", open.options, declared_->options));
+  CPSHARD_RETURN_IF_ERROR(
+      differ("executor", ToString(open.executor), ToString(declared_->executor)));
   if (!declared_->fingerprint.empty()) {
     CPSHARD_RETURN_IF_ERROR(differ("fingerprint", open.fingerprint, declared_->fingerprint));
   }
@@ -175,6 +178,7 @@ absl::Status Group::CheckTerms(const OpenSession& open) const {
   CPSHARD_RETURN_IF_ERROR(differ("fingerprint", open.fingerprint, terms_->fingerprint));
   CPSHARD_RETURN_IF_ERROR(differ("job", open.job, terms_->job));
   CPSHARD_RETURN_IF_ERROR(differ("job_groups", open.job_groups, terms_->job_groups));
+  CPSHARD_RETURN_IF_ERROR(differ("executor", ToString(open.executor), ToString(terms_->executor)));
   std::map<std::string, int64_t> resume = open.resume;
   for (const auto& [stream, step] : resume_) {
     CPSHARD_RETURN_IF_ERROR(differ(absl::StrCat("resume of ", stream),
@@ -303,7 +307,7 @@ void Group::BeginGeneration(const OpenSession& open) {
   LeaveJob();
   terms_ = std::make_shared<const SessionTerms>(
       SessionTerms{name_, open.generation, open.attempt, open.cp_size, open.readers_per_rank,
-                   open.options, open.fingerprint, open.job, open.job_groups});
+                   open.options, open.fingerprint, open.job, open.job_groups, open.executor});
   resume_ = open.resume;
   failure_ = absl::OkStatus();
   ended_ = abandoned_ = false;

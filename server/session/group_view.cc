@@ -97,6 +97,7 @@ GroupView Group::View(absl::Time now) const {
   if (terms_ != nullptr) {
     view.generation = terms_->generation;
     view.cp_size = terms_->cp_size;
+    view.executor = terms_->executor;
   }
   for (const auto& [name, reader] : readers_) {
     ReaderView& of = view.readers.emplace_back();

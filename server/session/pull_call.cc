@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/plan/status_macros.h"
+#include "server/log.h"
+#include "server/session/errors.h"
 #include "server/session/stored_batch.h"
+#include "server/to_peer.h"
 
 namespace cpshard {
 namespace {
@@ -187,7 +190,17 @@ void PullCall::Take(DeliverShard deliver) {
   const auto& batch = static_cast<const StoredBatch&>(*deliver.payload);
   absl::StatusOr<Answer> answer =
       batch.PartOf(*deliver.terms, deliver.cp_rank, deliver.min_padded_len, deliver.keys, sent);
-  if (!answer.ok()) return Refuse(id, ToPeer(answer.status()));
+  if (!answer.ok()) {
+    const absl::Status& status = answer.status();
+    Refuse(id, ToPeer(status));
+    if (!WasUnderWayWhenLost(status)) return;
+    on_output_();
+    LogError("the device was lost with this batch under way",  // last: the log may block
+             {{"group", deliver.terms->group},
+              {"batch", Name(deliver.head.at)},
+              {"microbatch", absl::StrCat(deliver.head.microbatch)}});
+    return;
+  }
   absl::MutexLock lock(&mu_);
   if (end_ || abandoned_) return;
   if (is_last) asked_.erase(id);

@@ -5,9 +5,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/exec/device/device_lost.h"
 #include "core/plan/status_macros.h"
 #include "proto/session_codec.h"
+#include "server/log.h"
+#include "server/session/errors.h"
 #include "server/session/stored_batch.h"
+#include "server/to_peer.h"
 
 namespace cpshard {
 namespace {
@@ -129,6 +133,8 @@ absl::Status PushCall::Begin(const BatchFrame& frame, absl::Time input) {
   });
   auto landing = std::make_shared<Landing>();
   landing->push = verdict.push;
+  landing->at = frame.push->at;
+  landing->microbatch = frame.push->microbatch;
   landing->terms = std::move(verdict.terms);
   landing->begun = landing->moved = input;
   absl::Status status = absl::CancelledError("it is to be dropped");
@@ -190,12 +196,21 @@ void PushCall::Land(const LandingPtr& landing, const BatchFrame& frame, absl::Ti
     landings_.erase(frame.batch_id);
     if (!frame.last) dropping_.insert(frame.batch_id);
   }
+  const absl::Status end = IsDeviceLost(landed.status()) ? landed.status() : absl::OkStatus();
   EndPush(landing->push, std::move(landed));
+  // The server goes: else the loader, which has its credit back, would push again at once.
+  if (!end.ok()) End(ToPeer(end));
+  if (WasUnderWayWhenLost(end)) {  // last: the log may block
+    LogError("the device was lost with this batch under way",
+             {{"group", landing->terms->group},
+              {"batch", Name(landing->at)},
+              {"microbatch", absl::StrCat(landing->microbatch)}});
+  }
 }
 
 absl::StatusOr<LandedBatch> PushCall::Complete(Landing& landing) {
   CPSHARD_RETURN_IF_ERROR(landing.batch->CheckComplete());
-  const Staging staging = {context_.limits, context_.executor, context_.pool};
+  const Staging staging = {context_.limits, context_.executors, context_.pool};
   CPSHARD_ASSIGN_OR_RETURN(const auto stored,
                            StoredBatch::Make(landing.batch->Take(), landing.terms, staging));
   landing.batch.reset();

@@ -48,6 +48,8 @@ class PushCall final : public FrameStream, public std::enable_shared_from_this<P
   // A batch that lands. `push` is Delivery's number of it.
   struct Landing {
     uint64_t push = 0;
+    StepAddress at;
+    int64_t microbatch = 0;
     int64_t bytes = 0;  // of the batch buffer
     bool dead = false;  // given up; who still works on it drops the result
     std::shared_ptr<const SessionTerms> terms;

@@ -34,11 +34,12 @@ DeliveryOptions OptionsOf(const SessionLimits& limits, std::vector<DeclaredGroup
 }
 
 // What a group's batches will be planned with: refused now rather than with the first batch.
-absl::Status CheckTerms(const OpenSession& open, const Limits& limits) {
-  if (open.cp_size > limits.max_ranks) {
+absl::Status CheckTerms(const OpenSession& open, const StreamContext& context) {
+  if (open.cp_size > context.limits.max_ranks) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cp_size is ", open.cp_size, ", over the server's max_ranks ", limits.max_ranks));
+        "cp_size is ", open.cp_size, ", over the server's max_ranks ", context.limits.max_ranks));
   }
+  CPSHARD_RETURN_IF_ERROR(context.executors->Named(open.executor).status());
   CPSHARD_ASSIGN_OR_RETURN(const Options options, Options::FromBytes(open.options));
   return options.MakeSharder().status();
 }
@@ -86,7 +87,8 @@ absl::Status CheckGroups(const std::vector<DeclaredGroup>& groups, const Session
 
 Sessions::Sessions(const StreamContext& context, const SessionLimits& limits,
                    std::vector<DeclaredGroup> groups, std::string instance)
-    : pool_({.max_bytes = static_cast<size_t>(limits.session_bytes)}),
+    : pool_({.max_bytes = static_cast<size_t>(limits.session_bytes),
+             .blocks = context.executors->blocks()}),
       context_(context),
       instance_(std::move(instance)),
       hub_(SessionHub::Make(OptionsOf(limits, std::move(groups), instance_), context.run_later)) {
@@ -98,11 +100,16 @@ Sessions::~Sessions() { EndLaterWork(); }
 void Sessions::EndLaterWork() { hub_->Close(); }
 
 absl::StatusOr<OpenedSession> Sessions::Open(OpenSession open) {
-  CPSHARD_RETURN_IF_ERROR(CheckTerms(open, context_.limits));
+  CPSHARD_RETURN_IF_ERROR(CheckTerms(open, context_));
   for (ReaderStream& stream : open.streams) {
     stream.max_step_bytes = MemoryOfStep(stream.max_step_bytes);
   }
-  return hub_->Do([&](auto& delivery, absl::Time now) { return delivery.Open(open, now); });
+  CPSHARD_ASSIGN_OR_RETURN(OpenedSession opened, hub_->Do([&](auto& delivery, absl::Time now) {
+    return delivery.Open(open, now);
+  }));
+  CPSHARD_ASSIGN_OR_RETURN(Executor * executor, context_.executors->Named(open.executor));
+  opened.executor = std::string(executor->name());
+  return opened;
 }
 
 absl::StatusOr<GroupView> Sessions::View(const std::string& group) {

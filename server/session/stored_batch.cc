@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/plan/status_macros.h"
-#include "proto/error_details.h"
 
 namespace cpshard {
 namespace {
@@ -17,7 +16,6 @@ namespace {
 constexpr int64_t kMemoryPerSentByte = 2;
 constexpr int64_t kStepOverhead = int64_t{64} << 10;
 constexpr int64_t kMinBlockBytes = 4096;  // of the pool
-constexpr absl::Duration kRetrySoon = absl::Milliseconds(100);
 constexpr int64_t kMaxSentBytes = int64_t{1} << 60;
 
 int64_t BlockBytes(int64_t bytes) { return bytes == 0 ? 0 : std::max(bytes, kMinBlockBytes); }
@@ -45,7 +43,9 @@ std::vector<int64_t> EndsOf(const std::vector<Buffer>& pieces) {
 class Part {
  public:
   Part(const ShardBody& body, const std::vector<int64_t>& ends, std::shared_ptr<void> owner)
-      : pieces_(body.pieces), ends_(ends), owner_(std::move(owner)) {}
+      : pieces_(body.pieces), ends_(ends), owner_(std::move(owner)) {
+    part_.executor = body.executor;
+  }
 
   void Add(int64_t begin, int64_t size) {
     if (size == 0) return;
@@ -123,12 +123,6 @@ int64_t MemoryOfBatch(int64_t sent_bytes) {
 
 int64_t SentBytesOfStep(int64_t memory) { return (memory - kStepOverhead) / kMemoryPerSentByte; }
 
-absl::Status ToPeer(absl::Status status) {
-  const bool may_pass = absl::IsResourceExhausted(status) && !NeverFits(status);
-  if (!may_pass || DetailsOf(status)) return status;
-  return WithDetails(std::move(status), {.reason = "BUDGET", .retry_after = kRetrySoon});
-}
-
 StoredBatch::StoredBatch(ArrivedBatch arrived, const Staging& staging)
     : arrived_(std::move(arrived)), staging_(staging) {}
 
@@ -153,9 +147,10 @@ BatchReport StoredBatch::ReportFor(const ShardPlan& plan) const {
 
 // Carries out the cut's plan.
 absl::StatusOr<StoredBatch::CutPtr> StoredBatch::Carry(Cut cut) const {
-  CPSHARD_ASSIGN_OR_RETURN(cut.body,
-                           ViewShards(*cut.plan, arrived_.batch, AllRanks(cut.plan->num_ranks()),
-                                      *staging_.executor, *staging_.pool));
+  CPSHARD_ASSIGN_OR_RETURN(Executor * executor, staging_.executors->Named(cut.terms->executor));
+  CPSHARD_ASSIGN_OR_RETURN(
+      cut.body, ViewShards(*cut.plan, arrived_.batch, AllRanks(cut.plan->num_ranks()), *executor,
+                           *staging_.pool));
   cut.piece_ends = EndsOf(cut.body.pieces);
   cut.bytes = BlockBytes(cut.body.copied_bytes) + ListBytes(cut.body) + arrived_.plan_bytes;
   return std::make_shared<const Cut>(std::move(cut));
@@ -181,7 +176,10 @@ absl::StatusOr<StoredBatch::CutPtr> StoredBatch::CutFor(
   absl::MutexLock lock(&mu_);
   if (cut_ != nullptr && cut_->min_padded_len == min_padded_len &&
       cut_->terms->cp_size == terms.cp_size && cut_->terms->options == terms.options) {
-    return cut_;
+    // Who names no executor takes what there is; who names one gets no other's.
+    if (terms.executor == ExecutorKind::kAuto) return cut_;
+    CPSHARD_ASSIGN_OR_RETURN(Executor * executor, staging_.executors->Named(terms.executor));
+    if (executor->name() == cut_->body.executor) return cut_;
   }
   CPSHARD_ASSIGN_OR_RETURN(auto plan, PlanBy(terms, min_padded_len));
   cut_.reset();  // first, so that the memory is there, unless some of it is being sent

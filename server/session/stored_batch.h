@@ -11,8 +11,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "core/exec/executor.h"
 #include "proto/frames.h"
+#include "server/executors.h"
 #include "server/session/delivery.h"
 #include "server/stream/arriving_batch.h"
 
@@ -26,13 +26,10 @@ int64_t MemoryOfStep(int64_t sent_bytes);
 int64_t MemoryOfBatch(int64_t sent_bytes);  // a batch counts with 4 KiB at least
 int64_t SentBytesOfStep(int64_t memory);    // the other way round
 
-// An error of planning or of the pool as a peer is told it: where memory may come back, with when.
-absl::Status ToPeer(absl::Status status);
-
 // What batches are staged with. Everything outlives them.
 struct Staging {
   Limits limits;
-  Executor* executor = nullptr;
+  const Executors* executors = nullptr;
   BufferPool* pool = nullptr;
 };
 
@@ -46,11 +43,11 @@ class StoredBatch final : public Payload {
 
   // The shard of a rank, as it would be made for that rank alone; the tensors and scalars of
   // `keys`, if there are any. Every piece of the batch's memory keeps `pin`. Costs slices, unless
-  // cp_size, options or min_padded_len are other ones than the last time: then the batch is planned
-  // and cut anew (on a worker), and what was cut before goes with the last piece of it. That is
-  // memory which nobody has counted: as long as those pieces are on their way.
-  // InvalidArgument: a key that the shards do not have, or what the plan refuses;
-  // ResourceExhausted: the pool.
+  // cp_size, options or min_padded_len are other ones than the last time, or `terms` name another
+  // executor than cut it: then the batch is planned and cut anew (on a worker), and what was cut
+  // before goes with the last piece of it. That is memory which nobody has counted: as long as
+  // those pieces are on their way. InvalidArgument: a key that the shards do not have, or what the
+  // plan refuses; ResourceExhausted: the pool.
   absl::StatusOr<Answer> PartOf(const SessionTerms& terms, int64_t rank,
                                 std::optional<int64_t> min_padded_len,
                                 absl::Span<const std::string> keys,

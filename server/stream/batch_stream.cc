@@ -5,17 +5,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/to_peer.h"
 
 namespace cpshard {
 namespace {
 
 constexpr size_t kMaxQueuedAnswers = 64;
-constexpr int64_t kRetrySoonMs = 100;    // what stands in the way is other batches ...
-constexpr int64_t kRetryDrainMs = 1000;  // ... or a restart
+const int64_t kRetrySoonMs = absl::ToInt64Milliseconds(kRetrySoon);
 
 BatchError Draining() {
   return {absl::UnavailableError("the server is shutting down; send the batch again"),
-          kRetryDrainMs};
+          absl::ToInt64Milliseconds(kRetryDrain)};
 }
 
 }  // namespace
@@ -99,8 +99,14 @@ BatchStream::EntryPtr BatchStream::Begin(const BatchFrame& frame, absl::Time inp
   entry->begun = entry->moved = input;
   std::optional<BatchError> error;
   absl::StatusOr<BatchBegin> begin = DecodeBatchBegin(*frame.begin, context_.limits);
-  if (!begin.ok()) {
-    error = BatchError{begin.status(), {}};
+  absl::Status refused = begin.status();
+  if (begin.ok()) {
+    const absl::StatusOr<Executor*> executor = context_.executors->Named(begin->executor);
+    refused = executor.status();
+    entry->executor = executor.value_or(nullptr);
+  }
+  if (!refused.ok()) {
+    error = BatchError{std::move(refused), {}};
   } else if (!(error = Charge(entry, begin->total_bytes))) {
     auto batch = ArrivingBatch::Make(*std::move(begin), context_.limits);
     absl::Status status = batch.status();
@@ -110,7 +116,7 @@ BatchStream::EntryPtr BatchStream::Begin(const BatchFrame& frame, absl::Time inp
       error = Reserve(entry);
     }
     if (status.ok() && !error) status = entry->batch->TakeMemory(*context_.pool);
-    if (!status.ok()) error = ErrorOf(status);
+    if (!status.ok()) error = BatchError{ToPeer(status), {}};
   }
   if (!error) return Land(entry, frame, input);
   absl::MutexLock lock(&mu_);
@@ -173,7 +179,7 @@ BatchStream::EntryPtr BatchStream::Land(const EntryPtr& entry, const BatchFrame&
   }
   if (frame.body.size > 0) entry->moved = input;
   std::optional<BatchError> error;
-  if (!status.ok()) error = ErrorOf(status);
+  if (!status.ok()) error = BatchError{ToPeer(status), {}};
   if (!error) error = Reserve(entry);  // a plan that came with these bytes may need more
   if (error) {
     Refuse(entry->id, *std::move(error), !frame.last);
@@ -213,12 +219,6 @@ void BatchStream::FinishInput(absl::Status status) {
 bool BatchStream::WantsInput() const {
   absl::MutexLock lock(&mu_);
   return !end_ && !abandoned_ && outgoing_.size() < kMaxQueuedAnswers;
-}
-
-// Only memory is ever exhausted here. It comes back, unless all of it is not enough.
-BatchError BatchStream::ErrorOf(const absl::Status& status) {
-  const bool may_pass = absl::IsResourceExhausted(status) && !NeverFits(status);
-  return {status, may_pass ? std::optional<int64_t>(kRetrySoonMs) : std::nullopt};
 }
 
 std::vector<BatchStream::EntryPtr> BatchStream::Receiving() const {

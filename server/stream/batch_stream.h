@@ -22,6 +22,7 @@
 #include "proto/frames.h"
 #include "proto/replies.h"
 #include "server/counters.h"
+#include "server/executors.h"
 #include "server/stream/arriving_batch.h"
 #include "server/stream/frame_stream.h"
 #include "server/stream/memory_share.h"
@@ -35,7 +36,7 @@ struct StreamContext {
   StreamLimits stream_limits;
   absl::Duration stall;      // what makes no progress for so long is given up
   int64_t max_sharding = 1;  // batches of one stream on workers at a time
-  Executor* executor = nullptr;
+  const Executors* executors = nullptr;
   BufferPool* pool = nullptr;
   MemoryShare* shares = nullptr;  // of the pool
   ServerCounters* counters = nullptr;
@@ -75,6 +76,7 @@ class BatchStream final : public FrameStream, public std::enable_shared_from_thi
     int64_t reserved = 0;     // of the connection's share of memory
     int64_t answer = 0;       // in answer_bytes_
     absl::Time begun, moved;  // by the input's clock; `moved`: bytes came
+    Executor* executor = nullptr;
     std::unique_ptr<ArrivingBatch> batch;
   };
   using EntryPtr = std::shared_ptr<Entry>;
@@ -90,10 +92,9 @@ class BatchStream final : public FrameStream, public std::enable_shared_from_thi
   std::optional<BatchError> Charge(const EntryPtr& entry, int64_t bytes);
   std::optional<BatchError> Reserve(const EntryPtr& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishInput(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static BatchError ErrorOf(const absl::Status& status);
 
-  // Sharding. Ready batches start as far as the room for answers allows: large ones on workers, and
-  // a small one that this thread may shard at once is returned.
+  // Sharding. Ready batches start as far as the room for answers allows: large ones on workers of
+  // their own, and a small one that this thread, a worker too, may shard at once is returned.
   EntryPtr StartSharding(bool one_here) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Shard(EntryPtr entry, bool one_more_here);
 

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/log.h"
 #include "server/stream/batch_stream.h"
+#include "server/to_peer.h"
 
 namespace cpshard {
 namespace {
@@ -49,13 +51,14 @@ void BatchStream::Shard(EntryPtr entry, bool one_more_here) {
       dead = entry->dead;
     }
     absl::StatusOr<Answer> answer = absl::CancelledError("given up");
-    if (!dead) answer = entry->batch->MakeAnswer(*context_.executor, *context_.pool);
+    if (!dead) answer = entry->batch->MakeAnswer(*entry->executor, *context_.pool);
     entry->batch.reset();
+    const uint64_t id = entry->id;
     {
       absl::MutexLock lock(&mu_);
       --sharding_;
       if (!entry->dead && !answer.ok()) {
-        Refuse(entry->id, ErrorOf(answer.status()), false);
+        Refuse(entry->id, {ToPeer(answer.status()), {}}, false);
       } else if (!entry->dead) {
         entry->phase = Phase::kAnswering;
         answer_bytes_ += answer->body.copied_bytes - entry->answer;
@@ -66,6 +69,10 @@ void BatchStream::Shard(EntryPtr entry, bool one_more_here) {
       entry = StartSharding(one_more_here);
     }
     on_output_();
+    if (WasUnderWayWhenLost(answer.status())) {  // last: the log may block
+      LogError("the device was lost with this batch under way",
+               {{"peer", peer_}, {"batch_id", absl::StrCat(id)}});
+    }
   }
 }
 

@@ -175,5 +175,76 @@ TEST(Buffer, KeepsItsOwnerAliveAsLongAsAnyHandle) {
   EXPECT_TRUE(watch.expired());
 }
 
+// Blocks of somebody else's, of which there are so many bytes.
+class CountedBlocks final : public BlockSource {
+ public:
+  explicit CountedBlocks(size_t bytes) : bytes_(bytes) {}
+
+  std::byte* Take(size_t size) override {
+    if (out_ + size > bytes_) return nullptr;
+    out_ += size;
+    return SystemBlocks()->Take(size);
+  }
+  void Give(std::byte* block, size_t size) override {
+    out_ -= size;
+    SystemBlocks()->Give(block, size);
+  }
+  size_t out() const { return out_; }
+
+ private:
+  const size_t bytes_;
+  size_t out_ = 0;
+};
+
+TEST(BufferPool, BlocksOfAnotherSourceGoBackToItAtOnce) {
+  const auto blocks = std::make_shared<CountedBlocks>(64 * kMega);
+  BufferPool pool({.max_idle_bytes = 64 * kMega, .blocks = blocks});
+  {
+    const Buffer buffer = pool.Allocate(3 * kMega).value();
+    EXPECT_GE(blocks->out(), 3 * kMega);
+    EXPECT_EQ(pool.stats().bytes_out, blocks->out());
+    Paint(buffer, 7);
+  }
+  EXPECT_EQ(blocks->out(), 0u);
+  EXPECT_EQ(pool.stats().bytes_idle, 0u);
+  ExpectNothingOut(pool);
+}
+
+TEST(BufferPool, TheLimitHoldsHoweverMuchAnotherSourceHas) {
+  const auto blocks = std::make_shared<CountedBlocks>(64 * kMega);
+  BufferPool pool({.max_bytes = 8 * kMega, .blocks = blocks});
+  const Buffer held = pool.Allocate(6 * kMega).value();
+  const absl::Status refused = pool.Allocate(4 * kMega).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(NeverFits(refused));
+  EXPECT_TRUE(NeverFits(pool.Allocate(9 * kMega).status()));
+  EXPECT_EQ(blocks->out(), pool.stats().bytes_out);
+}
+
+TEST(BufferPool, ASourceThatHasNothingLeftIsARefusalThatTakesNothing) {
+  const auto blocks = std::make_shared<CountedBlocks>(4 * kMega);
+  BufferPool pool({.blocks = blocks});
+  std::optional<Buffer> held = pool.Allocate(3 * kMega).value();
+  const BufferPoolStats before = pool.stats();
+  const absl::Status refused = pool.Allocate(2 * kMega).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(NeverFits(refused));
+  EXPECT_EQ(pool.stats().bytes_out, before.bytes_out);
+  EXPECT_EQ(pool.stats().buffers_out, 1u);
+  held.reset();
+  EXPECT_TRUE(pool.Allocate(2 * kMega).ok());
+}
+
+TEST(BufferPool, ABufferOfAnotherSourceGoesBackToItAfterThePool) {
+  const auto blocks = std::make_shared<CountedBlocks>(4 * kMega);
+  std::optional<BufferPool> pool(std::in_place, BufferPoolOptions{.blocks = blocks});
+  std::optional<Buffer> buffer = pool->Allocate(kMega).value();
+  pool.reset();
+  Paint(*buffer, 3);
+  EXPECT_GE(blocks->out(), kMega);
+  buffer.reset();
+  EXPECT_EQ(blocks->out(), 0u);
+}
+
 }  // namespace
 }  // namespace cpshard

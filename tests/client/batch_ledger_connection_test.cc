@@ -183,6 +183,73 @@ TEST_F(BatchLedgerTest, ItsNeighboursDoNotFallWithIt) {
   }
 }
 
+// As a server does that loses its device: whatever it has is refused, then it ends.
+TEST_F(BatchLedgerTest, ARefusalOfAServerThatGoesAndTheEndOfItsConnectionAreOneLoss) {
+  const absl::Status gone = absl::UnavailableError("the server has lost cuda:0");
+  Make({.deadline = absl::Minutes(5)});
+  const Submitted batch = Submit(64);
+  for (int i = 0; i < 4; ++i) {
+    Connect();
+    Refuse(Begun()[0], gone, 100);
+    Pass(absl::Seconds(3));
+    Refuse(Begun()[0], gone, 100);  // it is still there
+    Pass(absl::Seconds(3));
+    EXPECT_EQ(Begun().size(), 1u);
+    Lose();
+    ASSERT_FALSE(batch.pending->done()) << i;
+  }
+  Connect();
+  Refuse(Begun()[0], gone, 100);
+  EXPECT_EQ(CodeOf(batch), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(TextOf(batch), HasSubstr("unix:/s"));
+  EXPECT_THAT(TextOf(batch), HasSubstr("5 connections"));
+  EXPECT_THAT(TextOf(batch), HasSubstr("may be why"));
+  EXPECT_THAT(TextOf(batch), HasSubstr("the server has lost cuda:0"));
+  EXPECT_EQ(ledger_->size(), 0u);
+}
+
+TEST_F(BatchLedgerTest, NeighboursDoNotFallWithABatchThatLosesTheDevice) {
+  Make({.max_inflight_batches = 4});
+  std::vector<Submitted> batches;
+  for (int i = 0; i < 3; ++i) batches.push_back(Submit(64));
+  batches.push_back(Submit(128));  // the one
+  for (int i = 0; i < 2; ++i) batches.push_back(Submit(64));
+  for (int round = 0; ledger_->size() > 0; ++round) {
+    ASSERT_LT(round, 20);
+    Connect();
+    bool lost = false;
+    std::vector<uint64_t> ids;
+    do {
+      ids.clear();
+      for (const FrameToSend& frame : Written()) {
+        ids.push_back(frame.wire_id);
+        lost |= frame.batch->total_bytes == 128;
+      }
+      for (const uint64_t id : ids) {
+        if (lost) {
+          Refuse(id, absl::UnavailableError("lost cuda:0"), 100);
+        } else {
+          Answer(id);
+        }
+      }
+    } while (!lost && !ids.empty());
+    Lose();
+  }
+  for (size_t i = 0; i < batches.size(); ++i) {
+    EXPECT_EQ(CodeOf(batches[i]), i == 3 ? absl::StatusCode::kUnavailable : absl::StatusCode::kOk);
+  }
+}
+
+TEST_F(BatchLedgerTest, ARefusalForWantOfMemoryIsNoLoss) {
+  const Submitted batch = Submit(64);
+  for (int i = 0; i < 8; ++i) {
+    Connect();
+    Refuse(Begun()[0], absl::ResourceExhaustedError("full"), 1);
+    Lose();
+  }
+  EXPECT_FALSE(batch.pending->done());
+}
+
 TEST_F(BatchLedgerTest, ABatchThatWasNotUnderWayIsNotLost) {
   Make({.max_inflight_batches = 1});
   const Submitted first = Submit(64), waiting = Submit(64);

@@ -51,6 +51,8 @@ TEST_F(BatchLedgerTest, UnderAnyCourseOfEventsEveryBatchEndsOnceAndCreditIsKept)
               Answer(id);
             } else if (chance(2) > 0) {
               Refuse(id, absl::ResourceExhaustedError("later"), chance(50));
+            } else if (chance(2) > 0) {
+              Refuse(id, absl::UnavailableError("lost cuda:0"), chance(50));
             } else {
               Refuse(id, absl::InvalidArgumentError("never"));
             }

@@ -67,6 +67,15 @@ TEST(OutgoingBatch, EveryTensorLiesWhereTheHeadSays) {
   }
 }
 
+TEST(OutgoingBatch, ItsHeadAsksForTheExecutorAndTheAnswerIsHeldAgainstIt) {
+  const OutgoingBatch out =
+      LayOutBatch(OddSizes(), RoundRobin(), 2, {}, ExecutorKind::kCuda).value();
+  v1::BatchBegin head;
+  ASSERT_TRUE(head.ParseFromString(out.begin));
+  EXPECT_EQ(head.executor(), v1::EXECUTOR_CUDA);
+  EXPECT_EQ(out.expected.executor, ExecutorKind::kCuda);
+}
+
 TEST(OutgoingBatch, ABodyCutAnywhereIsThatPartOfTheBuffer) {
   const OutgoingBatch out = LayOutBatch(OddSizes(), RoundRobin(), 2, {}).value();
   const std::vector<std::byte> all = Joined(BodyOf(out, 0, out.total_bytes));

@@ -64,6 +64,7 @@ class ScriptedServer : public v1::ShardService::Service {
     reply->mutable_limits()->set_max_inflight_bytes(64 << 20);
     reply->mutable_limits()->set_max_inflight_batches(16);
     reply->mutable_limits()->set_max_chunk_bytes(4 << 20);
+    reply->add_capabilities("executors");
   };
 
   grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "absl/status/status.h"
+#include "client/client.h"
 
 namespace cpshard {
 namespace {
@@ -89,6 +90,49 @@ TEST_F(ScriptedServerTest, AFinalRefusalIsTheServersStatusAndText) {
     return AnswerAll(stream);
   }});
   EXPECT_EQ(Submit().Wait().status(), absl::DataLossError("crc32c does not match"));
+  EXPECT_TRUE(Submit().Wait().ok());
+}
+
+// One that does not know executors shards on the CPU, whatever it is asked for, and names nobody.
+TEST_F(ScriptedServerTest, ShardsOfAnotherExecutorThanWasAskedForAreNotTaken) {
+  Serve({[](Stream* stream) {
+    for (const char* name : {"", "cpu", "cuda:0"}) {
+      v1::ShardFrame answer = Nothing(Receive(stream, 1).at(0));
+      answer.mutable_begin()->set_executor(name);
+      stream->Write(answer);
+    }
+    return AnswerAll(stream);
+  }});
+  Open({.executor = ExecutorKind::kCuda});
+  EXPECT_EQ(Submit().Wait().status().code(), absl::StatusCode::kFailedPrecondition);
+  const absl::Status cpu = Submit().Wait().status();
+  EXPECT_EQ(cpu.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(cpu.message()), HasSubstr("executor cuda was asked for"));
+  const absl::StatusOr<ShardResult> right = Submit().Wait();
+  ASSERT_TRUE(right.ok()) << right.status();
+  EXPECT_EQ(right->executor, "cuda:0");
+  EXPECT_EQ(stream_->stats().connects, 1);
+
+  server_->unary_ranks = 2;
+  const auto client = Client::Connect(server_->address()).value();
+  EXPECT_TRUE(client->ShardBatch(Batch(), Options(), 2, {}).ok());
+  EXPECT_EQ(client->ShardBatch(Batch(), Options(), 2, {}, ExecutorKind::kCuda).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ScriptedServerTest, NothingIsSentToAServerThatDoesNotKnowExecutors) {
+  Serve({AnswerAll});
+  server_->introduction = [](v1::GetServerInfoReply* reply) {
+    reply->add_capabilities("shard_batches");
+  };
+  Open({.deadline = absl::Seconds(20), .executor = ExecutorKind::kCuda});
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status refused = Submit().Wait().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("older than this choice"));
+  }
+  EXPECT_EQ(server_->streams(), 0);
+  Open({.deadline = absl::Seconds(20), .executor = ExecutorKind::kCpu});
   EXPECT_TRUE(Submit().Wait().ok());
 }
 

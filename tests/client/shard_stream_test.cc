@@ -75,6 +75,27 @@ TEST_P(ShardStreamTest, ARefusalComesThroughWaitAndLeavesTheOthersAlone) {
   EXPECT_EQ(stream_->stats().connects, 1);
 }
 
+TEST_P(ShardStreamTest, ShardsAreMadeByTheExecutorThatIsAskedForOrNot) {
+  Serve({"--executor=cpu"});
+  const Batch batch = TokenBatch(1, 1000);
+  for (const ExecutorKind executor : {ExecutorKind::kAuto, ExecutorKind::kCpu}) {
+    Open({.executor = executor});
+    const absl::StatusOr<ShardResult> shards = Submit(batch).Wait();
+    ExpectShards(shards, batch);
+    EXPECT_EQ(shards->executor, "cpu");
+  }
+  Open({.executor = ExecutorKind::kCuda});
+  const absl::Status refused = Submit(batch).Wait().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("cuda"));
+  const auto client = Client::Connect(server_->address()).value();
+  EXPECT_EQ(client->ShardBatch(batch, RoundRobin(), kRanks, {}, ExecutorKind::kCpu)->executor,
+            "cpu");
+  EXPECT_EQ(
+      client->ShardBatch(batch, RoundRobin(), kRanks, {}, ExecutorKind::kCuda).status().code(),
+      absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_P(ShardStreamTest, KeepsWithinTheServersLimits) {
   Serve({"--max-inflight-bytes=1000000", "--max-inflight-batches=3"});
   Open({.max_inflight_batches = 100});

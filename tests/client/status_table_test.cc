@@ -99,6 +99,14 @@ TEST(StatusTable, AddsUpWhatNoTrainerCanHaveWaited) {
   EXPECT_THAT(text, ContainsRegex("\n +0 +0 +5 +- +200%\n"));
 }
 
+TEST(StatusTable, SaysWhichExecutorReadersAskForUnlessTheyLeaveItToTheServer) {
+  GroupView group = GroupOf({ReaderAt(0, 5)}, {});
+  EXPECT_THAT(StatusTable({group}, kWide), Not(HasSubstr("executor")));
+  group.executor = ExecutorKind::kCuda;
+  EXPECT_THAT(StatusTable({group}, kWide),
+              HasSubstr("generation 4, 1 of 1 ranks have opened, executor cuda\n"));
+}
+
 TEST(StatusTable, SaysThatAGroupIsDeclared) {
   GroupView group;
   group.group = "early";

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/exec/executor.h"
 #include "core/plan/element.h"
 #include "tests/conformance/answer.h"
 #include "tests/conformance/input.h"
@@ -42,7 +43,8 @@ class Args {
 // InvalidArgument: `columns` for each of so many ranks are too much to expand.
 absl::Status CheckExpandable(absl::string_view what, int64_t columns, int64_t ranks);
 
-using LibraryCall = std::function<Answer()>;
+// Made for every rank; what it carries out, `executor` does.
+using LibraryCall = std::function<Answer(Executor& executor)>;
 
 // The first two functions empty: known, not built yet.
 struct Backend {

@@ -45,7 +45,7 @@ absl::StatusOr<LibraryCall> ReadCompressMultiple(const Input&, Args& args) {
     std::string name = absl::StrCat("[", absl::StrJoin(*values, ", "), "]");
     models.push_back({std::move(name), *std::move(values)});
   }
-  return LibraryCall([models = std::move(models)] { return Multiples(models); });
+  return LibraryCall([models = std::move(models)](Executor&) { return Multiples(models); });
 }
 
 }  // namespace cpshard::conformance

@@ -16,14 +16,14 @@
 namespace cpshard::conformance {
 namespace {
 
-Answer Shard(const Batch& batch, const InForwardOptions& options, std::optional<int64_t> cp_size) {
+Answer Shard(const Batch& batch, const InForwardOptions& options, std::optional<int64_t> cp_size,
+             Executor& executor) {
   CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan,
                            PlanInForward(batch.tensors.front().spec, options, cp_size));
   std::vector<int64_t> ranks(plan.num_ranks());
   std::iota(ranks.begin(), ranks.end(), 0);
   BufferPool pool;
-  CPSHARD_ASSIGN_OR_RETURN(ShardResult result,
-                           MakeShards(plan, batch, ranks, *MakeCpuExecutor(), pool));
+  CPSHARD_ASSIGN_OR_RETURN(ShardResult result, MakeShards(plan, batch, ranks, executor, pool));
   const LayoutPlan& layout = plan.chunks.front();
   std::vector<RankAnswer> answers(ranks.size());
   for (const int64_t rank : ranks) {
@@ -53,9 +53,8 @@ absl::StatusOr<LibraryCall> Read(InForwardOptions options, const Input& input, A
   }
   const int64_t ranks = input.cp_size.value_or(1);
   CPSHARD_RETURN_IF_ERROR(CheckExpandable("pad_multiple", options.pad_multiple, ranks));
-  return LibraryCall([options, batch = std::move(batch), cp_size = input.cp_size] {
-    return Shard(batch, options, cp_size);
-  });
+  return LibraryCall([options, batch = std::move(batch), cp_size = input.cp_size](
+                         Executor& executor) { return Shard(batch, options, cp_size, executor); });
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ absl::StatusOr<LibraryCall> ReadIndexMap(const Input& input, Args& args) {
   const Json* map = args.Take("map");
   for (const NamedPartition& partition : kPartitions) {
     if (map == nullptr || *map != std::string(partition.name)) continue;
-    return LibraryCall([make = partition.make, padded_len, ranks] {
+    return LibraryCall([make = partition.make, padded_len, ranks](Executor&) {
       return AnswerOf(make(padded_len, ranks), DType::kI64);
     });
   }
@@ -65,7 +65,7 @@ absl::StatusOr<LibraryCall> ReadTeIndexMap(const Input& input, Args& args) {
   CPSHARD_ASSIGN_OR_RETURN(const int64_t total_tokens, args.TakeInt("total_tokens"));
   const int64_t ranks = input.cp_size.value_or(1);
   CPSHARD_RETURN_IF_ERROR(CheckExpandable("total_tokens", total_tokens, ranks));
-  return LibraryCall([boundaries = *std::move(boundaries), total_tokens, ranks] {
+  return LibraryCall([boundaries = *std::move(boundaries), total_tokens, ranks](Executor&) {
     return AnswerOf(TePartition(boundaries, total_tokens, ranks), DType::kI32);
   });
 }

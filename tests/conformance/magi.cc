@@ -104,18 +104,19 @@ absl::StatusOr<LibraryCall> ReadMagiPartition(const Input& input, Args& args) {
   CPSHARD_ASSIGN_OR_RETURN(const bool true_slots, args.TakeBool("true_indices", false));
   const int64_t ranks = input.cp_size.value_or(1);
   CPSHARD_RETURN_IF_ERROR(CheckExpandable("chunk_size_arg", chunk_size, ranks));
-  return LibraryCall([documents = std::move(documents), chunk_size, true_slots, ranks]() -> Answer {
-    int64_t total = 0;
-    for (const int64_t document : documents) total += document;
-    CPSHARD_ASSIGN_OR_RETURN(
-        const MagiDispatch dispatch,
-        DispatchCausal(documents, total, ranks, chunk_size, kMinChunksPerRank));
-    std::vector<RankAnswer> answers;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      answers.push_back(PartitionOf(dispatch, rank, total, true_slots));
-    }
-    return answers;
-  });
+  return LibraryCall(
+      [documents = std::move(documents), chunk_size, true_slots, ranks](Executor&) -> Answer {
+        int64_t total = 0;
+        for (const int64_t document : documents) total += document;
+        CPSHARD_ASSIGN_OR_RETURN(
+            const MagiDispatch dispatch,
+            DispatchCausal(documents, total, ranks, chunk_size, kMinChunksPerRank));
+        std::vector<RankAnswer> answers;
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          answers.push_back(PartitionOf(dispatch, rank, total, true_slots));
+        }
+        return answers;
+      });
 }
 
 absl::StatusOr<LibraryCall> ReadMagiLayout(const Input& input, Args& args) {
@@ -127,7 +128,7 @@ absl::StatusOr<LibraryCall> ReadMagiLayout(const Input& input, Args& args) {
     return absl::InvalidArgumentError(
         "magi_layout needs input_ids [B, S] and one list of local_indices per rank");
   }
-  return LibraryCall([ranks = std::move(ranks), dims = ids->spec.dims] {
+  return LibraryCall([ranks = std::move(ranks), dims = ids->spec.dims](Executor&) {
     return Report(ranks, dims[0], dims[1]);
   });
 }

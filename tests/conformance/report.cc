@@ -1,5 +1,6 @@
 #include "tests/conformance/report.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace cpshard::conformance {
@@ -47,9 +48,13 @@ void Report::PrintSummary() {
   for (const auto& [key, cases] : keys_not_compared_) {
     out_ << "not compared: key " << key << " in " << cases << " cases (this run cannot have it)\n";
   }
-  out_ << total_.passed << " passed, " << total_.failed << " failed";
-  if (total_.skipped > 0) out_ << ", " << total_.skipped << " skipped";
-  out_ << std::endl;
+  out_ << Totals() << std::endl;
+}
+
+std::string Report::Totals() const {
+  std::string totals = absl::StrCat(total_.passed, " passed, ", total_.failed, " failed");
+  if (total_.skipped > 0) absl::StrAppend(&totals, ", ", total_.skipped, " skipped");
+  return totals;
 }
 
 }  // namespace cpshard::conformance

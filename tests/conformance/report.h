@@ -24,6 +24,9 @@ class Report {
   // "N passed, N failed[, N skipped]".
   void PrintSummary();
 
+  // "N passed, N failed[, N skipped]"
+  std::string Totals() const;
+
   // Nothing failed and something passed.
   bool ok() const { return total_.failed == 0 && total_.passed > 0; }
 

@@ -79,7 +79,10 @@ Answer Ask(const Target& target, const Backend& backend, const std::vector<Shard
 
 // The product's answer to `input`, ready to be asked for. InvalidArgument: the case is malformed.
 absl::StatusOr<Question> Prepare(const Input& input, const Backend& backend, const Target& target) {
-  if (backend.library != nullptr) return ReadLibraryCall(backend, input);
+  if (backend.library != nullptr) {
+    CPSHARD_ASSIGN_OR_RETURN(LibraryCall call, ReadLibraryCall(backend, input));
+    return Question([call = std::move(call), &target] { return call(*target.executor); });
+  }
   CPSHARD_ASSIGN_OR_RETURN(const ShardArgs args, ReadShardArgs(backend, input.args));
   if (backend.no_mesh && input.cp_size) {
     return absl::InvalidArgumentError(

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "core/batch/batch.h"
+#include "core/exec/executor.h"
+#include "core/exec/shard.h"
 #include "tests/conformance/answer.h"
 
 namespace cpshard::conformance {
@@ -21,16 +23,14 @@ struct ShardCall {
 
 struct Target {
   bool on_wire = false;
+  std::shared_ptr<Executor> executor;             // of verbs of the library; none on the wire
   std::function<Answer(const ShardCall&)> shard;  // all ranks
 };
 
-Target InProcess();
+// The ranks of a result, without what only this library tells.
+std::vector<RankAnswer> AnswersOf(ShardResult result);
 
-// Through the unary call. Errors: those of Client::Connect, and of a first call that waits for the
-// server.
-absl::StatusOr<Target> ThroughServer(absl::string_view address);
-
-// Through one stream. Errors as above.
-absl::StatusOr<Target> ThroughStream(absl::string_view address);
+// Everything in this process, by `executor`, over pageable memory.
+Target InProcess(std::shared_ptr<Executor> executor);
 
 }  // namespace cpshard::conformance

@@ -118,12 +118,13 @@ absl::StatusOr<LibraryCall> ReadShardToken(const Input& input, Args& args) {
   CPSHARD_ASSIGN_OR_RETURN(options.fill, args.TakeNumber("fill"));
   CPSHARD_RETURN_IF_ERROR(args.TakeBool("grad", false).status());
   CPSHARD_ASSIGN_OR_RETURN(Tensor tensor, TensorOfRank(input, 0));
-  return LibraryCall([layout = std::move(layout), options, tensor = std::move(tensor)] {
-    BufferPool pool;
-    return AnswerOf(ShardTokenTensor(layout.fields, layout.map, tensor, options, Limits{},
-                                     *MakeCpuExecutor(), pool),
-                    "result");
-  });
+  return LibraryCall(
+      [layout = std::move(layout), options, tensor = std::move(tensor)](Executor& executor) {
+        BufferPool pool;
+        return AnswerOf(
+            ShardTokenTensor(layout.fields, layout.map, tensor, options, Limits{}, executor, pool),
+            "result");
+      });
 }
 
 absl::StatusOr<LibraryCall> ReadGatherToken(const Input& input, Args& args) {
@@ -135,12 +136,13 @@ absl::StatusOr<LibraryCall> ReadGatherToken(const Input& input, Args& args) {
   CPSHARD_ASSIGN_OR_RETURN(options.trim, args.TakeBool("trim", false));
   CPSHARD_ASSIGN_OR_RETURN(options.fill, args.TakeNumber("fill"));
   CPSHARD_ASSIGN_OR_RETURN(std::vector<Tensor> parts, TensorsOfRanks(input));
-  return LibraryCall([layout = std::move(layout), options, parts = std::move(parts)] {
-    BufferPool pool;
-    return AnswerOf(GatherTokenTensor(layout.fields, layout.map, parts, options, Limits{},
-                                      *MakeCpuExecutor(), pool),
-                    parts.size(), "result");
-  });
+  return LibraryCall(
+      [layout = std::move(layout), options, parts = std::move(parts)](Executor& executor) {
+        BufferPool pool;
+        return AnswerOf(
+            GatherTokenTensor(layout.fields, layout.map, parts, options, Limits{}, executor, pool),
+            parts.size(), "result");
+      });
 }
 
 absl::StatusOr<LibraryCall> ReadGatherSequence(const Input& input, Args& args) {
@@ -149,9 +151,9 @@ absl::StatusOr<LibraryCall> ReadGatherSequence(const Input& input, Args& args) {
   CPSHARD_ASSIGN_OR_RETURN(std::vector<Tensor> parts, TensorsOfRanks(input));
   if (*op == std::string(kHalo)) {
     CPSHARD_ASSIGN_OR_RETURN(const int64_t history, args.TakeInt("history"));
-    return LibraryCall([history, parts = std::move(parts)] {
+    return LibraryCall([history, parts = std::move(parts)](Executor& executor) {
       BufferPool pool;
-      return AnswerOf(LeftHalos(parts, history, Limits{}, *MakeCpuExecutor(), pool), "gathered");
+      return AnswerOf(LeftHalos(parts, history, Limits{}, executor, pool), "gathered");
     });
   }
   if (!JoinsParts(op->get<std::string>())) {
@@ -161,10 +163,9 @@ absl::StatusOr<LibraryCall> ReadGatherSequence(const Input& input, Args& args) {
   if (args.Has("dim")) {
     CPSHARD_ASSIGN_OR_RETURN(axis, args.TakeInt("dim"));
   }
-  return LibraryCall([axis, parts = std::move(parts)] {
+  return LibraryCall([axis, parts = std::move(parts)](Executor& executor) {
     BufferPool pool;
-    return AnswerOf(GatherSequence(parts, axis, *MakeCpuExecutor(), pool), parts.size(),
-                    "gathered");
+    return AnswerOf(GatherSequence(parts, axis, executor, pool), parts.size(), "gathered");
   });
 }
 

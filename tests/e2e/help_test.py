@@ -219,7 +219,7 @@ class Version(ProgramTest):
         self.assertRegex(facts["target"], r"\ALinux \w+\Z")
         for library in ("gRPC", "protobuf", "Abseil"):
             self.assertRegex(facts["libraries"], rf"{library} \d+")
-        self.assertEqual(facts["executors"], "cpu")
+        self.assertIn(facts["executors"], ("cpu", "cpu, cuda"))
 
 
 if __name__ == "__main__":

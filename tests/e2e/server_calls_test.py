@@ -62,7 +62,7 @@ class ServerCalls(ProgramTest):
             self.assertRegex(info.version, r"\A\d+\.\d+\.\d+\Z")
             self.assertEqual(info.layouts[:3], ["identity", "contiguous", "round_robin"])
             self.assertEqual(sorted(info.capabilities),
-                             ["dump_group", "get_shard", "list_groups", "open_session",
+                             ["dump_group", "executors", "get_shard", "list_groups", "open_session",
                               "plan_layout", "pull_shards", "push_batches", "shard_batch",
                               "shard_batches"])
             self.assertEqual(info.executor, "cpu")

@@ -57,7 +57,8 @@ class InFlight(StreamTest):
         stream = self.serve("--pool-bytes=1048576", "--session-bytes=0").stream()
         for batch in (large_batch(2), growing_batch()):  # itself; its shards
             stream.send(*frames(1, batch))
-            self.check_refused(stream.answer(1), "RESOURCE_EXHAUSTED", 1048576, retry=False)
+            self.check_refused(stream.answer(1), "FAILED_PRECONDITION", 1048576, "pool_bytes",
+                               retry=False)
             self.check_stream(stream)
 
     def test_a_batch_without_memory_now_is_told_to_come_again(self):

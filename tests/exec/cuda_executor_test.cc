@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/exec/cuda.h"
+#include "core/exec/device/device_lost.h"
 
 namespace cpshard {
 namespace {
@@ -21,9 +22,9 @@ TEST(CudaExecutor, SaysWhyThereIsNoDeviceOrHasOne) {
   }
   std::cout << devices.status() << "\n";
   EXPECT_EQ(MakeCudaExecutor(0).status(), devices.status());
-  EXPECT_EQ(MakePinnedPool(1 << 20).status(), devices.status());
+  EXPECT_EQ(MakePinnedPool(0, 1 << 20).status(), devices.status());
   EXPECT_EQ(MakeCudaMemoryPool(0, 1 << 20).status(), devices.status());
-  EXPECT_FALSE(IsStickyCudaError(devices.status()));
+  EXPECT_FALSE(IsDeviceLost(devices.status()));
   const std::string text(devices.status().message());
   if (absl::IsUnimplemented(devices.status())) {
     EXPECT_THAT(text, testing::HasSubstr("-DCPSHARD_CUDA=ON"));

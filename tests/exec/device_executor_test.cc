@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "core/batch/buffer.h"
+#include "core/exec/device/device_lost.h"
 #include "core/exec/device/emulated.h"
 #include "tests/exec/device_equality.h"
+#include "tests/exec/wrapped_device.h"
 
 namespace cpshard {
 namespace {
@@ -14,6 +20,11 @@ EmulatedDeviceOptions Copying(int64_t pinned_bytes, int64_t piece_bytes) {
   options.host_memory = Device::Reach::kNone;
   options.pinned_bytes = pinned_bytes;
   options.executor.piece_bytes = piece_bytes;
+  return options;
+}
+
+EmulatedDeviceOptions InParts(EmulatedDeviceOptions options, int64_t memory_bytes) {
+  options.memory_bytes = memory_bytes;
   return options;
 }
 
@@ -31,7 +42,11 @@ ExecutorFactory Factory(std::string name, const EmulatedDeviceOptions& options) 
 const auto kEveryWay = testing::Values(
     Factory("in_place", {}), Factory("in_place_small_pieces", {.executor = {.piece_bytes = 100}}),
     Factory("copied", Copying(1 << 20, 4096)), Factory("copied_through_little", Copying(256, 64)),
-    Factory("pinned_copied_first", PinnedCopiedFirst()));
+    Factory("pinned_copied_first", PinnedCopiedFirst()),
+    Factory("in_place_in_parts", InParts({}, 2 << 10)),
+    Factory("copied_in_parts", InParts(Copying(4 << 10, 4096), 64 << 10)),
+    Factory("copied_in_many_parts", InParts(Copying(256, 64), 8 << 10)),
+    Factory("pinned_copied_first_in_parts", InParts(PinnedCopiedFirst(), 200 << 10)));
 
 std::string NameOf(const testing::TestParamInfo<ExecutorFactory>& info) { return info.param.name; }
 
@@ -55,7 +70,8 @@ class Copy {
     task_.dests = {dest_.data()};
     task_.dest_strides = {1000};
   }
-  absl::Status RunOn(Executor& executor) {
+  const CutTask& task() const { return task_; }
+  absl::Status RunOn(Executor& executor) const {
     const Task tasks[] = {task_};
     return executor.Run(tasks);
   }
@@ -67,63 +83,105 @@ class Copy {
   CutTask task_;
 };
 
-TEST(DeviceExecutor, WhatDoesNotFitItsMemoryIsRefusedWithTheNumbersAndNothingIsWritten) {
+TEST(DeviceExecutor, WhatDoesNotFitItsMemoryAtOnceIsDoneInParts) {
+  for (const int64_t memory_bytes : {500, 1000, 2000, 4000}) {
+    DeviceTraffic traffic;
+    EmulatedDeviceOptions options = Copying(1 << 10, 4096);
+    options.memory_bytes = memory_bytes;
+    options.traffic = &traffic;
+    Copy copy;
+    const absl::Status status = copy.RunOn(*MakeEmulatedDeviceExecutor(options));
+    EXPECT_TRUE(copy.IsDone()) << status;
+    EXPECT_EQ(traffic.launches > 1, memory_bytes < 2200) << traffic.launches;
+    EXPECT_EQ(traffic.bytes_written, 1000);  // nothing twice
+  }
+}
+
+TEST(DeviceExecutor, WhatNoPartFitsIsRefusedWithTheNumbersAndNothingIsWritten) {
   EmulatedDeviceOptions options = Copying(1 << 10, 4096);
-  options.memory_bytes = 2000;
+  options.memory_bytes = 300;
   const std::unique_ptr<Executor> executor = MakeEmulatedDeviceExecutor(options);
   Copy copy;
   const absl::Status status = copy.RunOn(*executor);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the 2000 "));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the 300 bytes"));
+  EXPECT_TRUE(NeverFits(status));
+  EXPECT_TRUE(copy.IsUntouched());
+}
+
+TEST(DeviceExecutor, NothingToDoNeedsNoMemory) {
+  const std::unique_ptr<Executor> executor = MakeEmulatedDeviceExecutor(InParts({}, 1));
+  EXPECT_TRUE(executor->Run({}).ok());
+  const Copy copy;
+  CutTask nothing = copy.task();
+  nothing.outer = 0;
+  const Task tasks[] = {nothing, DeriveTask()};
+  EXPECT_TRUE(executor->Run(tasks).ok());
+  EXPECT_TRUE(copy.IsUntouched());
+}
+
+// Memory for the table of a copy, not for that of a derivation, which has one rule more.
+EmulatedDeviceOptions ForCopiesAlone() { return InParts({}, 300); }
+
+// dest = source != 0, one element.
+class Derivation {
+ public:
+  Derivation() {
+    task_.source = reinterpret_cast<const std::byte*>(&source_);
+    task_.dest = reinterpret_cast<std::byte*>(&dest_);
+    task_.count = 1;
+  }
+  const DeriveTask& task() const { return task_; }
+
+ private:
+  int64_t source_ = 7;
+  bool dest_ = false;
+  DeriveTask task_;
+};
+
+TEST(DeviceExecutor, WhetherAllPartsFitIsKnownBeforeTheFirstIsBegun) {
+  const std::unique_ptr<Executor> executor = MakeEmulatedDeviceExecutor(ForCopiesAlone());
+  Copy copy;
+  const Derivation derivation;
+  const Task tasks[] = {copy.task(), derivation.task()};
+  EXPECT_EQ(executor->Run(tasks).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(copy.IsUntouched());
 }
 
 TEST(DeviceExecutor, GoesOnAfterARefusal) {
-  EmulatedDeviceOptions options;
-  options.memory_bytes = 1000;  // enough for the table of a small copy, not for that of many
-  options.executor.piece_bytes = 1;
-  const std::unique_ptr<Executor> executor = MakeEmulatedDeviceExecutor(options);
+  const std::unique_ptr<Executor> executor = MakeEmulatedDeviceExecutor(ForCopiesAlone());
+  const Derivation derivation;
+  const Task refused[] = {derivation.task()};
+  EXPECT_EQ(executor->Run(refused).code(), absl::StatusCode::kResourceExhausted);
   Copy copy;
-  EXPECT_EQ(copy.RunOn(*executor).code(), absl::StatusCode::kResourceExhausted);
-  DeriveTask derive;
-  const int64_t source = 7;
-  bool dest = false;
-  derive.source = reinterpret_cast<const std::byte*>(&source);
-  derive.dest = reinterpret_cast<std::byte*>(&dest);
-  derive.count = 1;
-  const Task tasks[] = {derive};
-  EXPECT_TRUE(executor->Run(tasks).ok());
-  EXPECT_TRUE(dest);
+  const absl::Status status = copy.RunOn(*executor);
+  EXPECT_TRUE(copy.IsDone()) << status;
 }
 
 // A device that fails at its n-th call.
-class FailingDevice : public Device {
+class FailingDevice : public WrappedDevice {
  public:
   FailingDevice(int fails_at, bool* is_idle)
-      : device_(MakeEmulatedDevice(Copying(512, 64))), left_(fails_at), is_idle_(is_idle) {}
+      : WrappedDevice(MakeEmulatedDevice(Copying(512, 64))), left_(fails_at), is_idle_(is_idle) {}
 
-  absl::string_view name() const override { return "failing"; }
-  absl::StatusOr<Reach> ReachOf(const std::byte* at) override { return device_->ReachOf(at); }
-  Memory memory() override { return device_->memory(); }
-  Memory pinned() override { return device_->pinned(); }
   absl::Status CopyIn(uint64_t device, const std::byte* pinned, int64_t bytes) override {
-    return Do([&] { return device_->CopyIn(device, pinned, bytes); });
+    return Do([&] { return WrappedDevice::CopyIn(device, pinned, bytes); });
   }
   absl::Status CopyOut(std::byte* pinned, uint64_t device, int64_t bytes) override {
-    return Do([&] { return device_->CopyOut(pinned, device, bytes); });
+    return Do([&] { return WrappedDevice::CopyOut(pinned, device, bytes); });
   }
   absl::Status Mark(int number) override {
-    return Do([&] { return device_->Mark(number); });
+    return Do([&] { return WrappedDevice::Mark(number); });
   }
   absl::Status Await(int number) override {
-    return Do([&] { return device_->Await(number); });
+    return Do([&] { return WrappedDevice::Await(number); });
   }
   absl::Status Launch(const Rule* rules, const Piece* pieces, int64_t count) override {
-    return Do([&] { return device_->Launch(rules, pieces, count); });
+    return Do([&] { return WrappedDevice::Launch(rules, pieces, count); });
   }
   absl::Status Finish() override {
     *is_idle_ = true;
-    return device_->Finish();
+    return WrappedDevice::Finish();
   }
 
  private:
@@ -134,7 +192,6 @@ class FailingDevice : public Device {
     return fn();
   }
 
-  const std::unique_ptr<Device> device_;
   int left_;
   bool* const is_idle_;
 };
@@ -156,6 +213,93 @@ TEST(DeviceExecutor, AnErrorOfTheDeviceIsReturnedOnceNothingIsUnderWay) {
   }
   EXPECT_GT(failures, 10);
   EXPECT_LT(failures, 99);
+}
+
+// A device that fails at a launch, and then cannot be waited for.
+class LostDevice : public WrappedDevice {
+ public:
+  LostDevice() : WrappedDevice(MakeEmulatedDevice({})) {}
+
+  absl::Status Launch(const Rule*, const Piece*, int64_t) override {
+    return absl::InternalError("broken");
+  }
+  absl::Status Finish() override { return DeviceLost(absl::InternalError("no end of it")); }
+};
+
+TEST(DeviceExecutor, WhereWhatIsUnderWayCannotBeWaitedForTheDeviceIsLostWhateverFailedBefore) {
+  const auto executor = MakeDeviceExecutor(std::make_unique<LostDevice>());
+  const absl::Status status = Copy().RunOn(*executor);
+  EXPECT_TRUE(IsDeviceLost(status)) << status;
+  EXPECT_EQ(status.message(), "no end of it");
+}
+
+TEST(DeviceExecutor, PiecesOfNothingAreOfOneByte) {
+  for (const int64_t piece_bytes : {0, -7}) {
+    EmulatedDeviceOptions options = InParts({}, 4 << 10);  // too little for 1,000 pieces
+    options.executor.piece_bytes = piece_bytes;
+    Copy copy;
+    EXPECT_TRUE(copy.RunOn(*MakeEmulatedDeviceExecutor(options)).ok());
+    EXPECT_TRUE(copy.IsDone());
+  }
+}
+
+// What lies between the elements of a diagonal is brought to the device only where it is little.
+TEST(DeviceExecutor, OfALargeDiagonalLittleMoreThanItsElementsIsCopied) {
+  constexpr int64_t kSize = 2000, kBatch = 2;
+  std::vector<std::byte> mask(kBatch * kSize * kSize);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = static_cast<std::byte>(i % 3 == 0);
+  std::vector<std::byte> diagonal(kBatch * kSize), expected(kBatch * kSize);
+  DeriveTask task;
+  task.source = mask.data();
+  task.source_dtype = task.dest_dtype = DType::kBool;
+  task.count = kBatch * kSize;
+  task.is_diagonal = true;
+  task.diagonal = {1, kSize, kSize};
+  task.dest = expected.data();
+  Task tasks[] = {task};
+  ASSERT_TRUE(MakeCpuExecutor()->Run(tasks).ok());
+  for (const Device::Reach reach : {Device::Reach::kNone, Device::Reach::kPinned}) {
+    DeviceTraffic traffic;
+    EmulatedDeviceOptions options = PinnedCopiedFirst();
+    options.host_memory = reach;
+    options.traffic = &traffic;
+    task.dest = diagonal.data();
+    tasks[0] = task;
+    std::fill(diagonal.begin(), diagonal.end(), std::byte{9});
+    ASSERT_TRUE(MakeEmulatedDeviceExecutor(options)->Run(tasks).ok());
+    EXPECT_EQ(diagonal, expected);
+    EXPECT_LT(traffic.copied_in, kBatch * kSize * 100);  // 64 bytes an element and 32 of table
+  }
+}
+
+TEST(DeviceExecutor, ALostDeviceStaysLostAndNothingIsWrittenAnyMore) {
+  for (const Device::Reach reach : {Device::Reach::kOwn, Device::Reach::kNone}) {
+    EmulatedDeviceOptions options = Copying(512, 4096);
+    options.host_memory = reach;
+    options.lose_after_launches = 2;
+    const std::unique_ptr<Executor> executor = MakeEmulatedDeviceExecutor(options);
+    for (int round = 0; round < 5; ++round) {
+      Copy copy;
+      const absl::Status status = copy.RunOn(*executor);
+      if (round < 2) {
+        EXPECT_TRUE(copy.IsDone()) << status;
+        continue;
+      }
+      EXPECT_TRUE(IsDeviceLost(status)) << status;
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("launch 3"));
+      EXPECT_TRUE(copy.IsUntouched());
+    }
+  }
+}
+
+TEST(DeviceExecutor, WhatIsPassedOnIsStillADeviceLostAndNoOtherErrorIs) {
+  const absl::Status lost = DeviceLost(absl::InternalError("error 700"));
+  const absl::StatusOr<int> passed_on = lost;
+  EXPECT_TRUE(IsDeviceLost(passed_on.status()));
+  EXPECT_EQ(passed_on.status().message(), "error 700");
+  EXPECT_FALSE(IsDeviceLost(absl::InternalError("error 700")));
+  EXPECT_FALSE(IsDeviceLost(absl::OkStatus()));
 }
 
 }  // namespace

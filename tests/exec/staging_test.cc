@@ -16,7 +16,7 @@ Strips Copies(std::vector<std::vector<Strip>> launches) {
 
 Strip Copy(uint64_t dest, uint64_t source, int64_t size) {
   Strip strip{dest, source, 0, size, 0};
-  strip.stage_source = strip.stage_dest = true;
+  strip.source_memory = strip.dest_memory = kPageableMemory;
   return strip;
 }
 
@@ -74,9 +74,23 @@ TEST(Staging, RestagedStripsNameTheCopies) {
   EXPECT_EQ(strips.launches[1][0].source, strips.launches[0][0].dest + 2);
 }
 
+TEST(Staging, MemoryThatTouchesIsOneRegionOnlyWhereItIsOneAllocation) {
+  const uint32_t a = kPinnedMemory, b = a + 1, c = a + 2;
+  Strips strips = Copies({{Copy(9000, 1000, 10), Copy(9100, 1010, 10), Copy(9200, 1020, 10),
+                           Copy(9300, 1030, 10), Copy(9400, 1040, 10), Copy(9500, 1045, 10)}});
+  const uint32_t memories[] = {kPageableMemory, kPageableMemory, a, a, b, c};
+  for (size_t i = 0; i < 6; ++i) strips.launches[0][i].source_memory = memories[i];
+  strips.pinned = {{1020, 1040}, {1040, 1050}, {1045, 1055}};
+  const Staging staging = StagingOf(strips);
+  EXPECT_THAT(MemoryOf(staging.in),
+              testing::UnorderedElementsAre(Interval{1000, 1020}, Interval{1020, 1040},
+                                            Interval{1040, 1055}));
+  for (const Staging::Region& in : staging.in) EXPECT_EQ(in.pinned, in.memory.begin >= 1020);
+}
+
 TEST(Staging, MemoryThatIsReachedStaysWhereItIs) {
   Strip strip = Copy(5000, 1000, 10);
-  strip.stage_source = false;
+  strip.source_memory = kReachedMemory;
   Strips strips = Copies({{strip}});
   const Staging staging = StagingOf(strips);
   EXPECT_TRUE(staging.in.empty());

@@ -8,7 +8,7 @@
 namespace cpshard {
 namespace {
 
-absl::StatusOr<bool> Everything(const std::byte*) { return true; }
+absl::StatusOr<Access> Everything(const Interval&) { return Access::kInPlace; }
 
 CutTask CopyOf(const std::byte* source, std::byte* dest, int64_t bytes) {
   CutTask task;
@@ -77,10 +77,37 @@ TEST(Strips, MovesThatMeetInsideAnElementAreRefused) {
 TEST(Strips, AnErrorOfAskingWhatIsReachedIsPassedOn) {
   std::vector<std::byte> a(10), b(10);
   const std::vector<Task> tasks = {CopyOf(a.data(), b.data(), 10)};
-  const auto fails = [](const std::byte*) -> absl::StatusOr<bool> {
+  const auto fails = [](const Interval&) -> absl::StatusOr<Access> {
     return absl::InvalidArgumentError("of device 3");
   };
   EXPECT_EQ(StripsOf(tasks, fails).status(), absl::InvalidArgumentError("of device 3"));
+}
+
+TEST(Strips, MemoryIsAskedForFromItsFirstByteToItsLast) {
+  std::vector<std::byte> source(100), dest(100);
+  CutTask task = CopyOf(source.data(), dest.data(), 100);
+  task.outer = 3;
+  task.source_stride = 30;
+  task.dest_strides = {20};
+  task.moves =
+      Share({{{Move::Kind::kCopy, 0, 0, 7, 5, 10, 0}, {Move::Kind::kFill, 0, 0, 0, 1, 2}}});
+  std::vector<Interval> asked;
+  const auto ask = [&](const Interval& memory) -> absl::StatusOr<Access> {
+    asked.push_back(memory);
+    return Access::kCopied;
+  };
+  const absl::StatusOr<Strips> strips = StripsOf(std::vector<Task>{task}, ask);
+  ASSERT_TRUE(strips.ok());
+  const auto from = reinterpret_cast<uintptr_t>(source.data());
+  const auto to = reinterpret_cast<uintptr_t>(dest.data());
+  const Interval read = {from + 7, from + 77}, written = {to + 1, to + 55};
+  EXPECT_THAT(asked, testing::ElementsAre(read, written));
+  EXPECT_EQ(strips->pinned, asked);
+  for (const Strip& strip : strips->launches.at(0)) {
+    const bool reads = strips->rules[strip.rule].kind == PieceKind::kCopy;
+    EXPECT_EQ(strip.source_memory, reads ? kPinnedMemory : kReachedMemory);
+    EXPECT_EQ(strip.dest_memory, kPinnedMemory + 1);
+  }
 }
 
 // More elements than 32 bits can count, in memory that is never touched.

@@ -115,5 +115,26 @@ TEST(Traffic, ACopyOfAllThereIsBringsInWhatIsReadAndTheTable) {
   EXPECT_LE(traffic.copied_out, total / 2 + 128);
 }
 
+// 32 lanes read one element of 8 bytes in one access, whatever the length of the piece.
+TEST(Traffic, AContinuationReadsTheElementThatGoesOnOnceAPiece) {
+  DeviceTraffic traffic;
+  EmulatedDeviceOptions options;
+  options.traffic = &traffic;
+  const int64_t source = 7;
+  std::vector<int64_t> dest(10000);
+  CutTask task;
+  task.source = reinterpret_cast<const std::byte*>(&source);
+  task.outer = 1;
+  task.column_bytes = 8;
+  task.moves = Share({{{Move::Kind::kContinue, 0, 0, 0, 0, 10000, 1}}});
+  task.dests = {reinterpret_cast<std::byte*>(dest.data())};
+  task.dest_strides = {0};
+  const Task tasks[] = {task};
+  ASSERT_TRUE(MakeEmulatedDeviceExecutor(options)->Run(tasks).ok());
+  EXPECT_EQ(dest[9999], 10007);
+  EXPECT_EQ(traffic.reads, traffic.pieces);
+  EXPECT_LT(traffic.pieces, 30);
+}
+
 }  // namespace
 }  // namespace cpshard

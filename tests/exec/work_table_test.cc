@@ -126,7 +126,32 @@ TEST(WorkTable, WhatIsTooMuchIsRefusedBeforeThereIsATable) {
   strips.launches = {{{0, 0, 0, int64_t{1} << 42, 0}}};
   status = TableOf(strips, 4096, int64_t{1} << 20).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("34359738368 bytes at the least"));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("34359738496 bytes at the least"));
+}
+
+TEST(WorkTable, AStripIsAPieceHoweverShort) {
+  Strips strips;
+  strips.rules = {RuleOf(PieceKind::kCopy)};
+  strips.launches.emplace_back();
+  for (uint64_t i = 0; i < 1000; ++i) strips.launches[0].push_back({2 * i, 0, 0, 1, 0});
+  const absl::Status status = TableOf(strips, 4096, 10000).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("32128 bytes at the least"));
+}
+
+TEST(WorkTable, IsNeverLongerThanItMayBe) {
+  std::mt19937_64 random(6);
+  for (int round = 0; round < 500; ++round) {
+    const Strips strips = RandomStrips(random);
+    const auto max_bytes = static_cast<int64_t>(random() % 4000);
+    const absl::StatusOr<WorkTable> table = TableOf(strips, 256, max_bytes);
+    if (table.ok() && !table->launches.empty()) {
+      EXPECT_LE(static_cast<int64_t>(table->block.size()), max_bytes);
+    } else if (!table.ok()) {
+      const auto whole = TableOf(strips, 256, kPlenty);
+      EXPECT_GT(static_cast<int64_t>(whole->block.size()), max_bytes);
+    }
+  }
 }
 
 }  // namespace

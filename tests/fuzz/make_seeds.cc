@@ -162,7 +162,7 @@ void WriteRequests(const Seeds& seeds) {
       const bool planned = PlanBatch(*options.MakeSharder(), batch, 2).ok();
       if (!planned && batch_name != "plain") continue;  // one refusal of each will do
       v1::ShardBatchRequest message;
-      (void)EncodeShardBatchRequest(batch, options, 2, {}, &message);
+      (void)EncodeShardBatchRequest(batch, options, 2, {}, ExecutorKind::kCuda, &message);
       if (batch_name == "even" || (batch_name == "plain" && name == "thd")) message.clear_cp_size();
       if (batch_name == "embeds") message.add_ranks(1);
       seeds.Write("request", absl::StrCat(batch_name, "_", name), message.SerializeAsString());

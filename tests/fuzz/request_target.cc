@@ -64,11 +64,12 @@ void CheckGather(const ShardResult& result, const ShardPlan& plan, const Batch& 
 void CheckBatchSurvives(const Request& request) {
   v1::ShardBatchRequest message;
   Must(EncodeShardBatchRequest(request.batch, request.options, request.cp_size, request.ranks,
-                               &message)
+                               request.executor, &message)
            .ok(),
        "what was decoded encodes");
   const auto again = DecodeShardBatchRequest(message, kLimits);
   Must(again.ok() && again->ranks == request.ranks, "what was encoded decodes");
+  Must(again->executor == request.executor, "the executor survives the wire");
   Must(again->spec.tensors == request.spec.tensors, "specs survive the wire");
   Must(DigestOf(again->batch) == DigestOf(request.batch), "bytes survive the wire");
 }

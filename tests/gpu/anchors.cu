@@ -2,37 +2,97 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
-#include <chrono>
+#include "absl/strings/str_cat.h"
+#include "core/plan/status_macros.h"
 
 namespace cpshard {
 namespace {
 
-double Seconds(std::byte* dest, const std::byte* source, int64_t bytes, cudaMemcpyKind kind,
-               int rounds) {
-  double least = -1;
-  for (int round = 0; round < rounds; ++round) {
-    if (cudaDeviceSynchronize() != cudaSuccess) return -1;
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kInARow; ++i) {
-      if (cudaMemcpyAsync(dest, source, bytes, kind, 0) != cudaSuccess) return -1;
-    }
-    if (cudaDeviceSynchronize() != cudaSuccess) return -1;
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    const double each = took.count() / kInARow;
-    least = least < 0 ? each : std::min(least, each);
-  }
-  return least;
+absl::Status StatusOf(const char* call, cudaError_t error) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // or who asks next would take it for theirs
+  return absl::InternalError(absl::StrCat(call, ": error ", static_cast<int>(error), " (",
+                                          cudaGetErrorString(error), ")"));
+}
+
+#define CPSHARD_CUDA_CALL(call, ...) CPSHARD_RETURN_IF_ERROR(StatusOf(#call, call(__VA_ARGS__)))
+
+// Made when first asked for, for as long as the process.
+absl::StatusOr<cudaStream_t> OtherStream() {
+  static const auto* const other = new auto(NewStream());
+  if (!other->ok()) return other->status();
+  return static_cast<cudaStream_t>(**other);
+}
+
+__global__ void Spin(uint64_t nanoseconds) {
+  uint64_t begun, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begun));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (now - begun < nanoseconds);
+}
+
+std::string VersionOf(cudaError_t (*call)(int*)) {
+  int version = 0;
+  if (call(&version) != cudaSuccess) return "unknown";
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 }  // namespace
 
-double DeviceToDeviceSeconds(std::byte* dest, const std::byte* source, int64_t bytes, int rounds) {
-  return Seconds(dest, source, bytes, cudaMemcpyDeviceToDevice, rounds);
+absl::Status EnqueueCopy(std::byte* to, const std::byte* from, int64_t bytes, CopyStream stream) {
+  cudaStream_t on = cudaStreamLegacy;
+  if (stream == CopyStream::kOther) {
+    CPSHARD_ASSIGN_OR_RETURN(on, OtherStream());
+  }
+  CPSHARD_CUDA_CALL(cudaMemcpyAsync, to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, on);
+  return absl::OkStatus();
 }
 
-double PinnedToDeviceSeconds(std::byte* dest, const std::byte* pinned, int64_t bytes, int rounds) {
-  return Seconds(dest, pinned, bytes, cudaMemcpyHostToDevice, rounds);
+absl::Status EnqueueSpin(int64_t microseconds) {
+  auto nanoseconds = static_cast<uint64_t>(microseconds) * 1000;
+  void* arguments[] = {&nanoseconds};
+  CPSHARD_CUDA_CALL(cudaLaunchKernel, reinterpret_cast<const void*>(Spin), dim3(1), dim3(1),
+                    arguments, 0, cudaStreamLegacy);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> IsBusy() {
+  const cudaError_t error = cudaStreamQuery(cudaStreamLegacy);
+  if (error == cudaErrorNotReady) return true;
+  CPSHARD_RETURN_IF_ERROR(StatusOf("cudaStreamQuery", error));
+  return false;
+}
+
+absl::Status WaitForDevice() {
+  CPSHARD_CUDA_CALL(cudaDeviceSynchronize);
+  return absl::OkStatus();
+}
+
+absl::Status CopyNow(std::byte* to, const std::byte* from, int64_t bytes) {
+  CPSHARD_RETURN_IF_ERROR(EnqueueCopy(to, from, bytes));
+  return WaitForDevice();
+}
+
+absl::StatusOr<void*> NewStream() {
+  cudaStream_t stream = nullptr;
+  CPSHARD_CUDA_CALL(cudaStreamCreateWithFlags, &stream, cudaStreamNonBlocking);
+  return stream;
+}
+
+absl::Status WhileCaptured(void* stream, const std::function<void()>& fn) {
+  const auto captured = static_cast<cudaStream_t>(stream);
+  CPSHARD_CUDA_CALL(cudaStreamBeginCapture, captured, cudaStreamCaptureModeGlobal);
+  fn();
+  cudaGraph_t graph = nullptr;
+  CPSHARD_CUDA_CALL(cudaStreamEndCapture, captured, &graph);
+  CPSHARD_CUDA_CALL(cudaGraphDestroy, graph);
+  return absl::OkStatus();
+}
+
+std::string CudaVersions() {
+  return absl::StrCat("driver ", VersionOf(cudaDriverGetVersion), ", runtime ",
+                      VersionOf(cudaRuntimeGetVersion));
 }
 
 }  // namespace cpshard

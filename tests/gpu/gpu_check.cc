@@ -1,154 +1,158 @@
-// gpu_check --traffic: counts what the warps of the measured jobs do to memory; needs no device.
-// gpu_check [--json FILE] [--no-speed] [--rehearse]: the tests of this program on the first GPU,
-// then how fast it is. Exit status 0: all passed; 1: a test failed; 77: no device, with the reason.
-// Speed never fails: a row says whether its goal is met.
+// gpu_check [--json FILE] [--parts LIST] [--corpus FOLDER] [--rehearse]: how the executor for a GPU
+// does on the first one. LIST is some of suites,corpus,speed,lost, which are done in that order:
+// the tests of this program; the golden corpus; how fast it is; a process that loses the device.
+// --rehearse: small jobs without goals. Exit status 0: all passed; 1: a test failed or a goal is
+// not met; 77: no device, with the reason.
+// gpu_check --lose-device: loses it, see lost.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "core/exec/cuda.h"
+#include "tests/gpu/corpus.h"
+#include "tests/gpu/findings.h"
+#include "tests/gpu/lost.h"
 #include "tests/gpu/rows.h"
-#include "tests/gpu/traffic.h"
 
 namespace cpshard {
 namespace {
 
-struct Item {
-  std::string name, verdict, reason;
-};
-
+// One line a suite, and one a test that did not pass.
 class Collector : public testing::EmptyTestEventListener {
  public:
-  explicit Collector(std::vector<Item>& items) : items_(items) {}
+  explicit Collector(Findings& findings) : findings_(findings) {}
 
  private:
   void OnTestEnd(const testing::TestInfo& info) override {
     const testing::TestResult& result = *info.result();
     Item item{absl::StrCat(info.test_suite_name(), ".", info.name()),
-              result.Passed() ? "PASS" : "FAIL", ""};
+              result.Passed()    ? "PASS"
+              : result.Skipped() ? "SKIP"
+                                 : "FAIL",
+              ""};
     for (int i = 0; i < result.total_part_count() && item.reason.empty(); ++i) {
       item.reason = result.GetTestPartResult(i).message();
     }
-    items_.push_back(item);
-    std::printf("%s  %s\n", item.verdict.c_str(), item.name.c_str());
-    if (!item.reason.empty()) std::printf("      %s\n", item.reason.c_str());
+    findings_.Add(std::move(item), false);
   }
 
-  std::vector<Item>& items_;
+  void OnTestSuiteEnd(const testing::TestSuite& suite) override {
+    std::printf("      %s: %d passed of %d\n", suite.name(), suite.successful_test_count(),
+                suite.test_to_run_count());
+  }
+
+  Findings& findings_;
 };
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 32 ? ' ' : c;
+void RunSuites(Findings& findings) {
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new Collector(findings));
+  // What fails outside of tests is in no item.
+  if (RUN_ALL_TESTS() != 0 && !findings.has_failed()) {
+    findings.Add({"suites", "FAIL", "GoogleTest says so, of no test"});
   }
-  return quoted + "\"";
 }
 
-void WriteJson(const std::string& path, const std::string& device, const std::vector<Item>& items,
-               const std::vector<GpuRow>& rows) {
-  std::ofstream out(path);
-  out << "{\"device\": " << Quoted(device) << ",\n \"items\": [";
-  for (size_t i = 0; i < items.size(); ++i) {
-    out << (i == 0 ? "\n" : ",\n") << "  {\"name\": " << Quoted(items[i].name)
-        << ", \"verdict\": " << Quoted(items[i].verdict)
-        << ", \"reason\": " << Quoted(items[i].reason) << "}";
+// An item for each kind of memory. A corpus that was asked for must be there.
+std::vector<Item> CheckCorpus(const std::string& named, const std::string& beside) {
+  const auto outcomes = RunCorpus(named.empty() ? beside : named);
+  if (!outcomes.ok()) {
+    const bool may_miss = absl::IsNotFound(outcomes.status()) && named.empty();
+    const std::string why(outcomes.status().message());
+    return {{"golden corpus", may_miss ? "SKIP" : "FAIL", why}};
   }
-  out << "],\n \"rows\": [";
-  for (size_t i = 0; i < rows.size(); ++i) {
-    out << (i == 0 ? "\n" : ",\n") << "  {\"what\": " << Quoted(rows[i].what)
-        << ", \"gb_per_s\": " << rows[i].gb_per_s
-        << ", \"anchor_gb_per_s\": " << rows[i].anchor_gb_per_s << ", \"goal\": " << rows[i].goal
-        << "}";
+  std::vector<Item> items;
+  for (const CorpusOutcome& outcome : *outcomes) {
+    items.push_back({absl::StrCat("golden corpus, ", outcome.memory, " memory"),
+                     outcome.passed ? "PASS" : "FAIL", outcome.text});
   }
-  out << "]}\n";
+  return items;
 }
+
+const std::vector<std::string> kParts = {"suites", "corpus", "speed", "lost"};
+
+bool Contains(const std::vector<std::string>& parts, absl::string_view part) {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+struct CheckOptions {
+  std::string json, corpus, corpus_beside;
+  std::vector<std::string> parts = kParts;
+  GpuRowOptions rows;
+  bool Has(absl::string_view part) const { return Contains(parts, part); }
+};
 
 std::string Described(const CudaDevice& device) {
   return absl::StrCat(device.name, ", compute capability ", device.major, ".", device.minor, ", ",
                       device.memory_bytes >> 20, " MB");
 }
 
-int Check(const std::string& json, bool with_speed, const GpuRowOptions& options) {
-  std::vector<Item> items;
-  std::vector<GpuRow> rows;
-  const auto devices = CudaDevices();
-  if (!devices.ok()) {
-    items.push_back({"all", "SKIP", std::string(devices.status().message())});
-    std::printf("SKIP  all: %s\n", items.back().reason.c_str());
-    if (!json.empty()) WriteJson(json, "none", items, rows);
-    return 77;
-  }
-  const std::string device = Described(devices->front());
-  std::printf("%s\n", device.c_str());
-  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
-  delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Collector(items));
-  bool failed = RUN_ALL_TESTS() != 0;
-  if (with_speed) {
-    const auto measured = MeasureGpu(options);
-    items.push_back(
-        {"speed", measured.ok() ? "PASS" : "FAIL", std::string(measured.status().message())});
-    failed = failed || !measured.ok();
-    if (measured.ok()) rows = *measured;
-    std::printf("%s  speed %s\n", items.back().verdict.c_str(), items.back().reason.c_str());
-    for (const GpuRow& row : rows) {
-      std::printf("%-70s %8.1f GB/s %6.2f x a copy %s\n", row.what.c_str(), row.gb_per_s,
-                  row.ratio(),
-                  row.goal == 0             ? ""
-                  : row.ratio() >= row.goal ? "goal met"
-                                            : "goal NOT MET");
-    }
-  }
-  if (!json.empty()) WriteJson(json, device, items, rows);
-  return failed ? 1 : 0;
+// "No device" is what a machine is like; anything else that CUDA says is a fault.
+int WithoutDevice(const absl::Status& why, const CheckOptions& options) {
+  const bool has_none = absl::IsFailedPrecondition(why) || absl::IsUnimplemented(why);
+  Findings findings(options.json, "none");
+  findings.Add({"device", has_none ? "SKIP" : "FAIL", std::string(why.message())});
+  return has_none && !findings.has_failed() ? 77 : 1;
 }
 
-int PrintTraffic(int64_t shrink) {
-  const auto rows = CountTraffic(shrink);
-  if (!rows.ok()) {
-    std::cerr << rows.status() << "\n";
-    return 1;
+int Check(const CheckOptions& options) {
+  const auto devices = CudaDevices();
+  if (!devices.ok()) return WithoutDevice(devices.status(), options);
+  const std::string device = Described(devices->front());
+  Findings findings(options.json, device);
+  if (options.Has("suites")) RunSuites(findings);
+  if (options.Has("corpus")) {
+    for (Item& item : CheckCorpus(options.corpus, options.corpus_beside)) {
+      findings.Add(std::move(item));
+    }
   }
-  std::printf(
-      "per byte of shard: read, written; sectors read, written; table | sectors per access\n");
-  for (const TrafficRow& row : *rows) {
-    std::printf("%-46s %5.3f %5.3f; %5.3f %5.3f; %5.3f | %4.1f %4.1f\n", row.what.c_str(), row.read,
-                row.written, row.read_sectors, row.written_sectors, row.table,
-                row.read_transactions, row.written_transactions);
+  if (options.Has("speed")) {
+    MeasureGpu(options.rows, [&findings](const GpuRow& row) { findings.Add(row); });
   }
-  return 0;
+  if (options.Has("lost")) findings.Add(CheckLost());
+  return findings.has_failed() ? 1 : 0;
+}
+
+// False: not understood.
+bool Parse(int argc, char** argv, CheckOptions& options) {
+  options.corpus_beside = std::filesystem::path(argv[0]).replace_filename("golden_corpus");
+  for (int i = 1; i < argc; ++i) {
+    const bool has_value = i + 1 < argc;
+    if (std::strcmp(argv[i], "--json") == 0 && has_value) {
+      options.json = argv[++i];
+    } else if (std::strcmp(argv[i], "--corpus") == 0 && has_value) {
+      options.corpus = argv[++i];
+    } else if (std::strcmp(argv[i], "--parts") == 0 && has_value) {
+      options.parts = absl::StrSplit(argv[++i], ',');
+    } else if (std::strcmp(argv[i], "--rehearse") == 0) {
+      options.rows = {.shrink = 64, .rounds = 1, .decides = false};
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(options.parts.begin(), options.parts.end(),
+                     [](const std::string& part) { return Contains(kParts, part); });
 }
 
 }  // namespace
 }  // namespace cpshard
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--lose-device") == 0) return cpshard::LoseDevice();
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // what was done stays seen if it is stopped
   testing::InitGoogleTest(&argc, argv);
-  std::string json;
-  bool with_speed = true, traffic = false;
-  cpshard::GpuRowOptions options;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
-      json = argv[++i];
-    } else if (std::strcmp(argv[i], "--no-speed") == 0) {
-      with_speed = false;
-    } else if (std::strcmp(argv[i], "--traffic") == 0) {
-      traffic = true;
-    } else if (std::strcmp(argv[i], "--rehearse") == 0) {
-      options = {.shrink = 64, .rounds = 1};
-    } else {
-      std::cerr << "usage: gpu_check [--json FILE] [--no-speed] [--rehearse] [--traffic]\n";
-      return 64;
-    }
-  }
-  if (traffic) return cpshard::PrintTraffic(options.shrink);
-  return cpshard::Check(json, with_speed, options);
+  cpshard::CheckOptions options;
+  if (cpshard::Parse(argc, argv, options)) return cpshard::Check(options);
+  std::cerr << "usage: gpu_check [--json FILE] [--parts suites,corpus,speed,lost] "
+               "[--corpus FOLDER] [--rehearse]\n";
+  return 64;
 }

@@ -1,17 +1,21 @@
-// A third file behind core/exec/cuda.h, and the anchors: an emulated device that has pools like a
+// A third file behind core/exec/cuda.h: an emulated device that has pools like a
 // GPU's. gpu_check linked with it is rehearsed where there is no GPU, so that the one run on a
 // machine that has one is not spent on finding mistakes of the check itself.
-#include <chrono>
-#include <cstring>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/exec/cuda.h"
+#include "core/exec/device/device_lost.h"
 #include "core/exec/device/emulated.h"
-#include "tests/gpu/anchors.h"
+#include "tests/exec/wrapped_device.h"
+#include "tests/gpu/stand_in.h"
 
 namespace cpshard {
 namespace {
@@ -48,32 +52,68 @@ Places& AllPlaces() {
   return *places;
 }
 
-class StandIn : public Device {
+// What the environment has the devices do wrong.
+// CPSHARD_STAND_IN_LOST=FILE: they are lost once there is such a file.
+bool AreLost() {
+  static const char* const file = std::getenv("CPSHARD_STAND_IN_LOST");
+  return file != nullptr && access(file, F_OK) == 0;
+}
+
+// CPSHARD_STAND_IN_HANG=FILE: a launch takes the file away, and never returns.
+void HangIfTold() {
+  static const char* const file = std::getenv("CPSHARD_STAND_IN_HANG");
+  if (file == nullptr || unlink(file) != 0) return;
+  while (true) pause();
+}
+
+// CPSHARD_STAND_IN_WRONG=1: the last piece of a launch is not moved.
+bool AreWrong() {
+  static const bool wrong = std::getenv("CPSHARD_STAND_IN_WRONG") != nullptr;
+  return wrong;
+}
+
+struct StandIns {
+  absl::Mutex mutex;
+  std::set<Device*> devices ABSL_GUARDED_BY(mutex);
+  DeviceTraffic* traffic ABSL_GUARDED_BY(mutex) = nullptr;
+};
+
+StandIns& AllStandIns() {
+  static StandIns* const all = new StandIns;
+  return *all;
+}
+
+EmulatedDeviceOptions Counted(EmulatedDeviceOptions options) {
+  const absl::MutexLock lock(&AllStandIns().mutex);
+  options.traffic = AllStandIns().traffic;
+  return options;
+}
+
+class StandIn : public WrappedDevice {
  public:
-  explicit StandIn(const EmulatedDeviceOptions& options) : device_(MakeEmulatedDevice(options)) {}
+  explicit StandIn(const EmulatedDeviceOptions& options)
+      : WrappedDevice(MakeEmulatedDevice(Counted(options))) {
+    const absl::MutexLock lock(&AllStandIns().mutex);
+    AllStandIns().devices.insert(this);
+  }
+  ~StandIn() override {
+    const absl::MutexLock lock(&AllStandIns().mutex);
+    AllStandIns().devices.erase(this);
+  }
 
   absl::string_view name() const override { return "cuda:0"; }
   absl::StatusOr<Reach> ReachOf(const std::byte* at) override {
-    const auto own = device_->ReachOf(at);
+    const auto own = WrappedDevice::ReachOf(at);
     return own.ok() && *own == Reach::kNone ? AllPlaces().Of(at) : own;
   }
-  Memory memory() override { return device_->memory(); }
-  Memory pinned() override { return device_->pinned(); }
-  absl::Status CopyIn(uint64_t device, const std::byte* pinned, int64_t bytes) override {
-    return device_->CopyIn(device, pinned, bytes);
-  }
-  absl::Status CopyOut(std::byte* pinned, uint64_t device, int64_t bytes) override {
-    return device_->CopyOut(pinned, device, bytes);
-  }
-  absl::Status Mark(int number) override { return device_->Mark(number); }
-  absl::Status Await(int number) override { return device_->Await(number); }
   absl::Status Launch(const Rule* rules, const Piece* pieces, int64_t count) override {
-    return device_->Launch(rules, pieces, count);
+    HangIfTold();
+    if (AreLost()) {
+      return DeviceLost(absl::InternalError(
+          absl::StrCat("launch of ", count, " pieces: error 719 (stand-in: lost)")));
+    }
+    return WrappedDevice::Launch(rules, pieces, AreWrong() ? count - 1 : count);
   }
-  absl::Status Finish() override { return device_->Finish(); }
-
- private:
-  const std::unique_ptr<Device> device_;
 };
 
 absl::StatusOr<FixedPool> PoolOf(int64_t bytes, Device::Reach reach) {
@@ -86,10 +126,10 @@ absl::StatusOr<FixedPool> PoolOf(int64_t bytes, Device::Reach reach) {
   return FixedPool(std::move(block), begin, bytes);
 }
 
-double CopySeconds(std::byte* dest, const std::byte* source, int64_t bytes) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::memcpy(dest, source, bytes);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+// CPSHARD_STAND_IN_LOSE_AFTER=3: every device is lost at its fourth launch.
+int64_t LoseAfterLaunches() {
+  const char* text = std::getenv("CPSHARD_STAND_IN_LOSE_AFTER");
+  return text == nullptr ? -1 : std::atoll(text);
 }
 
 }  // namespace
@@ -98,14 +138,21 @@ absl::StatusOr<std::vector<CudaDevice>> CudaDevices() {
   return std::vector<CudaDevice>{{"stand-in", 0, 0, kMemoryBytes}};
 }
 
-absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(int, const CudaExecutorOptions& options) {
+absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(int device,
+                                                       const CudaExecutorOptions& options) {
+  if (device != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no CUDA device ", device, ": this process sees 1, numbered from 0 (stand-in)"));
+  }
   if (options.memory_bytes > kMemoryBytes) {
     return absl::ResourceExhaustedError(absl::StrCat("stand-in: ", options.memory_bytes, " bytes"));
   }
+  if (AreLost()) return DeviceLost(absl::InternalError("opening: error 719 (stand-in: lost)"));
   EmulatedDeviceOptions emulated;
   emulated.memory_bytes = options.memory_bytes;
   emulated.pinned_bytes = options.pinned_bytes;
   emulated.host_memory = Device::Reach::kNone;
+  emulated.lose_after_launches = LoseAfterLaunches();
   return std::make_unique<StandIn>(emulated);
 }
 
@@ -116,9 +163,7 @@ absl::StatusOr<std::unique_ptr<Executor>> MakeCudaExecutor(int device,
   return MakeDeviceExecutor(*std::move(made), options.executor);
 }
 
-bool IsStickyCudaError(const absl::Status&) { return false; }
-
-absl::StatusOr<FixedPool> MakePinnedPool(int64_t bytes) {
+absl::StatusOr<FixedPool> MakePinnedPool(int, int64_t bytes) {
   return PoolOf(bytes, Device::Reach::kPinned);
 }
 
@@ -126,12 +171,16 @@ absl::StatusOr<FixedPool> MakeCudaMemoryPool(int, int64_t bytes) {
   return PoolOf(bytes, Device::Reach::kOwn);
 }
 
-double DeviceToDeviceSeconds(std::byte* dest, const std::byte* source, int64_t bytes, int) {
-  return CopySeconds(dest, source, bytes);
+absl::Status SettleStandIns() {
+  absl::Status status;
+  const absl::MutexLock lock(&AllStandIns().mutex);
+  for (Device* device : AllStandIns().devices) status.Update(device->Finish());
+  return status;
 }
 
-double PinnedToDeviceSeconds(std::byte* dest, const std::byte* pinned, int64_t bytes, int) {
-  return CopySeconds(dest, pinned, bytes);
+void CountStandIns(DeviceTraffic* traffic) {
+  const absl::MutexLock lock(&AllStandIns().mutex);
+  AllStandIns().traffic = traffic;
 }
 
 }  // namespace cpshard

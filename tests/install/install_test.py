@@ -5,6 +5,7 @@ install_test.py BUILD_DIR SOURCE_DIR CXX_FLAGS
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,13 @@ def run(*command, **options):
     return done.stdout
 
 
+def cuda_toolkit():
+    """Where the build had CUDA from, for who links its runtime; nothing where there is none."""
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    compiler = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(.+/bin/nvcc)$", cache, re.MULTILINE)
+    return [f"-DCUDAToolkit_ROOT={pathlib.Path(compiler[1]).parent.parent}"] if compiler else []
+
+
 class Installed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -38,7 +46,7 @@ class Installed(unittest.TestCase):
         cls.build = root / "consumer"
         run("cmake", "-G", "Ninja", "-S", CONSUMER, "-B", cls.build,
             f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DCMAKE_CXX_FLAGS={CXX_FLAGS}",
-            "-DCMAKE_CXX_COMPILER_LAUNCHER=" + (shutil.which("ccache") or ""))
+            "-DCMAKE_CXX_COMPILER_LAUNCHER=" + (shutil.which("ccache") or ""), *cuda_toolkit())
         run("cmake", "--build", cls.build)
 
     @classmethod
@@ -50,6 +58,18 @@ class Installed(unittest.TestCase):
         linked = run("ldd", self.build / "shard_here")
         self.assertNotIn("libgrpc", linked)
         self.assertNotIn("libprotobuf", linked)
+
+    def test_a_consumer_shards_at_the_place_that_it_asks_for(self):
+        for executor in ("auto", "cpu"):
+            self.assertEqual(run(self.build / "shard_at_a_place", executor), IDS)
+        asked = subprocess.run([self.build / "shard_at_a_place", "cuda"], capture_output=True,
+                               text=True, timeout=60)
+        if asked.returncode == 0:
+            self.assertEqual(asked.stdout, IDS)
+            self.assertIn("cuda:0: ", asked.stderr)
+        else:  # as here: the reason, and no shard from anywhere else
+            self.assertEqual(asked.stdout, "")
+            self.assertRegex(asked.stderr, "built without CUDA|no usable CUDA device")
 
     def test_a_consumer_shards_through_the_installed_server(self):
         with tempfile.TemporaryDirectory(prefix="cpshard-") as folder:

@@ -51,6 +51,7 @@ def request_of(batch, cp_size, **layout):
 
 request = request_of(batch, 4, round_robin=options_pb2.RoundRobin())
 reply = service.ShardBatch(request, timeout=10)
+assert reply.executor == info.executor  # nobody was asked for: it is the server's own choice
 
 # 30 tokens become 32; of 8 chunks of 4 rank r holds number r and number 7 - r.
 padded = {"input_ids": np.pad(batch["input_ids"], ((0, 0), (0, 2))),

@@ -40,7 +40,7 @@ CONSUMER = "tests/install/consumer/"
 PROJECT_FOLDERS = {"core", "proto", "server", "client", "tests"}
 
 TORCH_MAY_BE_INCLUDED_BY = re.compile(r"(core/torch|examples)/(?!.*\.cuh?$)")
-CUDA_MAY_BE_INCLUDED_BY = re.compile(r"core/torch/|.*\.cuh?$")
+CUDA_MAY_BE_INCLUDED_BY = re.compile(r"core/torch/|tests/cuda/|.*\.cuh?$")
 PROTOBUF_MAY_BE_INCLUDED_BY = re.compile(r"proto/|server/service\.cc$|client/client\.cc$")
 GRPC_MAY_BE_INCLUDED_BY = re.compile(r"server/|client/|proto/(status|slices)\.(h|cc)$")
 

@@ -58,6 +58,7 @@ class AnswerHeadsTest : public AnswerTest {
       to->set_code(notice.code);
       to->set_text(notice.text);
     }
+    frame.mutable_begin()->set_executor("cpu");
     v1::Totals* totals = frame.mutable_begin()->mutable_totals();
     totals->set_summed_over(v1::SUMMED_OVER_CP_GROUP);
     totals->set_num_label_tokens(901);

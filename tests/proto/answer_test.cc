@@ -93,6 +93,18 @@ TEST_F(AnswerTest, NoticesComeWithTheBegin) {
   EXPECT_EQ(frames[0].begin->notices, plan_.notices);
 }
 
+TEST_F(AnswerTest, ItsBeginNamesTheExecutorThatMadeTheBody) {
+  MakePlan(8, 2);
+  auto body = ViewShards(plan_, batch_, ranks_, *executor_, pool_);
+  ASSERT_TRUE(body.ok()) << body.status();
+  EXPECT_EQ(body->executor, "cpu");
+  body->executor = "cuda:3";
+  const auto answer = EncodeAnswer(std::make_shared<const ShardPlan>(plan_), ranks_, AnyReport(),
+                                   kAnswerDigest, *std::move(body), pool_);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(FramesOf(AllHeads(answer->heads)).at(0).begin->executor, "cuda:3");
+}
+
 TEST_F(AnswerTest, OnlyTheRanksThatWereAskedForAreAnswered) {
   MakePlan(13, 4);
   ranks_ = {3, 1};

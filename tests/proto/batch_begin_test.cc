@@ -65,6 +65,20 @@ TEST(BatchBegin, WhatIsEncodedIsTheMessageThatSaysIt) {
   EXPECT_EQ(*encoded, Example().SerializeAsString());
 }
 
+TEST(BatchBegin, ItsExecutorSurvivesTheWireAndOneThatIsNoneIsRefused) {
+  v1::BatchBegin message = Example();
+  EXPECT_EQ(DecodeBatchBegin(message, Limits())->executor, ExecutorKind::kAuto);
+  message.set_executor(v1::EXECUTOR_CUDA);
+  const auto begin = DecodeBatchBegin(message, Limits());
+  ASSERT_TRUE(begin.ok()) << begin.status();
+  EXPECT_EQ(begin->executor, ExecutorKind::kCuda);
+  EXPECT_EQ(*EncodeBatchBegin(*begin), message.SerializeAsString());
+  message.set_executor(static_cast<v1::Executor>(7));
+  const absl::Status status = DecodeBatchBegin(message, Limits()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("executor 7 is"));
+}
+
 TEST(BatchBegin, NoMeshAndAMeshOfOneStayApartAndNoRankMeansAll) {
   v1::BatchBegin message = Example();
   message.clear_ranks();

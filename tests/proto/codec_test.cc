@@ -37,7 +37,8 @@ class CodecTest : public ::testing::Test {
 
   v1::ShardBatchRequest Encoded() {
     v1::ShardBatchRequest message;
-    EXPECT_TRUE(EncodeShardBatchRequest(batch_, options_, 2, {}, &message).ok());
+    EXPECT_TRUE(
+        EncodeShardBatchRequest(batch_, options_, 2, {}, ExecutorKind::kAuto, &message).ok());
     return message;
   }
 
@@ -67,8 +68,28 @@ TEST_F(CodecTest, ARequestSurvivesTheWire) {
 TEST_F(CodecTest, NoMeshAndAMeshOfOneStayApart) {
   for (std::optional<int64_t> cp_size : {std::optional<int64_t>(), std::optional<int64_t>(1)}) {
     v1::ShardBatchRequest message;
-    ASSERT_TRUE(EncodeShardBatchRequest(batch_, options_, cp_size, {}, &message).ok());
+    ASSERT_TRUE(
+        EncodeShardBatchRequest(batch_, options_, cp_size, {}, ExecutorKind::kAuto, &message).ok());
     EXPECT_EQ(DecodeShardBatchRequest(message, Limits())->cp_size, cp_size);
+  }
+}
+
+TEST_F(CodecTest, TheExecutorThatIsAskedForSurvivesTheWire) {
+  for (ExecutorKind executor : {ExecutorKind::kAuto, ExecutorKind::kCpu, ExecutorKind::kCuda}) {
+    v1::ShardBatchRequest message;
+    ASSERT_TRUE(EncodeShardBatchRequest(batch_, options_, 2, {}, executor, &message).ok());
+    EXPECT_EQ(DecodeShardBatchRequest(message, Limits())->executor, executor);
+  }
+  EXPECT_EQ(DecodeShardBatchRequest(Encoded(), Limits())->executor, ExecutorKind::kAuto);
+}
+
+TEST_F(CodecTest, AnExecutorThatIsNoneIsRefusedAndNotTakenForAnother) {
+  for (int number : {3, -1, 99}) {
+    v1::ShardBatchRequest message = Encoded();
+    message.set_executor(static_cast<v1::Executor>(number));
+    const absl::Status status = DecodeStatus(message);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("executor ", number, " is")));
   }
 }
 
@@ -107,9 +128,11 @@ TEST_F(CodecTest, ATensorThatLiesWrongIsRefusedByName) {
 TEST_F(CodecTest, NumbersThatDoNotFitTheWireAreRefusedNotCutOff) {
   for (int64_t number : {int64_t{-1}, (int64_t{1} << 32) + 2, int64_t{-1} << 62}) {
     v1::ShardBatchRequest message;
-    EXPECT_EQ(EncodeShardBatchRequest(batch_, options_, number, {}, &message).code(),
-              absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(EncodeShardBatchRequest(batch_, options_, 2, {number}, &message).code(),
+    EXPECT_EQ(
+        EncodeShardBatchRequest(batch_, options_, number, {}, ExecutorKind::kAuto, &message).code(),
+        absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(EncodeShardBatchRequest(batch_, options_, 2, {number}, ExecutorKind::kAuto, &message)
+                  .code(),
               absl::StatusCode::kInvalidArgument);
   }
 }
@@ -125,7 +148,8 @@ TEST_F(CodecTest, AScalarWithoutAValueIsRefused) {
 TEST_F(CodecTest, ARequestOverFourMebibytesNamesTheStreamCall) {
   batch_.tensors.push_back(Bytes("large", DType::kU8, {int64_t{4} << 20}, 0, pool_));
   v1::ShardBatchRequest message;
-  const absl::Status status = EncodeShardBatchRequest(batch_, options_, 2, {}, &message);
+  const absl::Status status =
+      EncodeShardBatchRequest(batch_, options_, 2, {}, ExecutorKind::kAuto, &message);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ShardBatches"));
 }
@@ -147,6 +171,24 @@ TEST_F(CodecTest, AReplyCarriesAStreamThatEveryRankHoldsWholeOnce) {
       EXPECT_EQ(shard.cuts[i].extent, Extent::kWhole);
     }
   }
+}
+
+// The CPU under another name.
+class NamedExecutor final : public Executor {
+ public:
+  absl::Status Run(absl::Span<const Task> tasks) override { return cpu_->Run(tasks); }
+  absl::string_view name() const override { return "cuda:3"; }
+
+ private:
+  const std::unique_ptr<Executor> cpu_ = MakeCpuExecutor();
+};
+
+TEST_F(CodecTest, AReplyNamesTheExecutorThatMadeIt) {
+  const ShardPlan plan = *PlanBatch(*options_.MakeSharder(), batch_, 2);
+  NamedExecutor executor;
+  v1::ShardBatchReply reply;
+  ASSERT_TRUE(WriteShardBatchReply(plan, batch_, {0, 1}, executor, pool_, &reply).ok());
+  EXPECT_EQ(DecodeShardBatchReply(&reply)->executor, "cuda:3");
 }
 
 TEST_F(CodecTest, AReplyTooLargeByItsEntriesAloneIsRefusedBeforeItIsBuilt) {

@@ -29,6 +29,7 @@ OpenSession FullOpen() {
   open.fingerprint = "f0";
   open.job = "j";
   open.job_groups = 8;
+  open.executor = ExecutorKind::kCuda;
   open.resume = {{"train", 11}, {"val", 0}};
   open.reader = "rank2.1";
   open.cp_rank = 2;
@@ -41,7 +42,7 @@ OpenSession FullOpen() {
 constexpr char kFullOpen[] = R"(
 group: "dp0" generation: 3 attempt: "a1" cp_size: 4 readers_per_rank: 2
 options { padding_token_id: 7 round_robin {} }
-fingerprint: "f0" job: "j" job_groups: 8
+fingerprint: "f0" job: "j" job_groups: 8 executor: EXECUTOR_CUDA
 resume { key: "train" value: 11 } resume { key: "val" value: 0 }
 reader: "rank2.1" cp_rank: 2 incarnation: 5
 streams { name: "train" pass: 1 next_step: 12 received: 14 max_step_bytes: 4096
@@ -72,6 +73,7 @@ TEST(OpenSessionMessage, WhatIsLeftOutHasItsDefault) {
   EXPECT_EQ(read->generation, 0);
   EXPECT_EQ(read->readers_per_rank, 1);
   EXPECT_EQ(read->job_groups, 1);
+  EXPECT_EQ(read->executor, ExecutorKind::kAuto);
   EXPECT_EQ(read->attempt + read->fingerprint + read->job, "");
   EXPECT_TRUE(read->resume.empty());
   EXPECT_EQ(read->streams,
@@ -95,6 +97,14 @@ TEST(OpenSessionMessage, OptionsThatNoLayoutCanBeMadeOfAreRefusedHere) {
   const absl::Status status = DecodeOpenSession(message).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("unknown field number 1006"));
+}
+
+TEST(OpenSessionMessage, AnExecutorThatIsNoneIsRefused) {
+  auto message = FromText<v1::OpenSessionRequest>(kFullOpen);
+  message.set_executor(static_cast<v1::Executor>(7));
+  const absl::Status status = DecodeOpenSession(message).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("executor 7 is"));
 }
 
 TEST(OpenSessionMessage, OptionsAreTheSameBytesHoweverTheyWereSent) {
@@ -157,14 +167,15 @@ instance: "i9" generation: 3
 streams { name: "train" pass: 1 floor: 0
           resume { num_loaders: 2 loaders { key: 1 value { step: 11 } } } }
 streams { name: "val" pass: 6 }
-hand_off { mode: "inline" })";
+hand_off { mode: "inline" } executor: "cuda:0")";
 
 TEST(OpenedSessionMessage, ItSaysWhatTheStructSays) {
   const auto expected = FromText<v1::OpenSessionReply>(kFullOpened);
   const OpenedSession opened{
       "i9",
       3,
-      {{"train", 1, 0, ResumeState{2, {{1, {11, ""}}}}}, {"val", 6, std::nullopt, std::nullopt}}};
+      {{"train", 1, 0, ResumeState{2, {{1, {11, ""}}}}}, {"val", 6, std::nullopt, std::nullopt}},
+      "cuda:0"};
   v1::OpenSessionReply message, again;
   EncodeOpenedSession(opened, &message);
   EXPECT_EQ(message.DebugString(), expected.DebugString());
@@ -369,12 +380,13 @@ GroupView FullView() {
                    "train/5 has changed"},
                   {}};
   view.declared = true;
+  view.executor = ExecutorKind::kCuda;
   return view;
 }
 
 constexpr char kFullView[] = R"(
 group: "g" generation: 4 opened: true ended: true failure: "digests differ" cp_size: 2
-declared: true
+declared: true executor: EXECUTOR_CUDA
 readers { reader: "r0" cp_rank: 1 incarnation: 7 opened: true connected: true closed: true
           away_seconds: 1.5 wants: 3
           stall { loader: 1 peer: 2 server: 3 copy: 4 } elapsed_us: 50

@@ -235,11 +235,19 @@ TEST(PushedBegin, ItIsReadWithTheOptionsAndAllRanksOfTheGroup) {
   EXPECT_EQ(*EncodePushedBegin(*begin), PushedBegin().SerializeAsString());
 }
 
+TEST(PushedBegin, AnExecutorStaysHereAsTheOtherTermsDo) {
+  auto begin = DecodeBatchBegin(PushedBegin(), Options(), 4, Limits());
+  begin->executor = ExecutorKind::kCuda;
+  EXPECT_EQ(*EncodePushedBegin(*begin), PushedBegin().SerializeAsString());
+}
+
 TEST(PushedBegin, OneThatHasItsOwnTermsIsRefused) {
   const std::vector<std::function<void(v1::BatchBegin&)>> spoils = {
       [](auto& m) { m.mutable_options(); },
       [](auto& m) { m.set_cp_size(4); },
       [](auto& m) { m.add_ranks(0); },
+      [](auto& m) { m.set_executor(v1::EXECUTOR_CPU); },
+      [](auto& m) { m.set_executor(static_cast<v1::Executor>(7)); },
   };
   for (const auto& spoil : spoils) {
     v1::BatchBegin message = PushedBegin();

@@ -21,6 +21,7 @@ class Scripted(grpc.GenericRpcHandler):
 
     def __init__(self, **answers):
         info = service_pb2.GetServerInfoReply()
+        info.capabilities.append("executors")
         info.limits.max_batch_bytes, info.limits.max_chunk_bytes = 1 << 20, 1 << 20
         opened = session_pb2.OpenSessionReply(instance="i", generation=1)
         opened.hand_off.mode = "inline"

@@ -1,5 +1,6 @@
 """The client against a real cpshardd: plans and shards, both ways, and what is refused."""
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -192,6 +193,23 @@ class TestShardBatches:
                 for number, shards in enumerate(answers, 4):
                     check(shards, batches[number])
             assert number == 11
+
+    def test_one_that_is_away_for_longer_than_many_tries_is_gone_on_with(self, tmp_path):
+        address = f"unix:{tmp_path}/server.sock"
+        first = serving(address=address)
+        server = first.__enter__()
+        with cpshard.connect(server.address) as client, contextlib.ExitStack() as second:
+            batches = [batch_of(number) for number in range(6)]
+            answers = client.shard_batches(batches, "round_robin", RANKS)
+            check(next(answers), batches[0])
+            server.process.kill()
+            first.__exit__(None, None, None)
+            (tmp_path / "server.sock").unlink(missing_ok=True)
+            again = threading.Timer(2.5, lambda: second.enter_context(serving(address=address)))
+            again.start()
+            second.callback(again.join)
+            for batch, shards in zip(batches[1:], answers, strict=True):
+                check(shards, batch)
 
     def test_a_server_that_stays_away_ends_it_in_time(self, tmp_path):
         with serving(address=f"unix:{tmp_path}/server.sock") as server, \

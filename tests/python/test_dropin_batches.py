@@ -16,7 +16,7 @@ from layouts import LAYOUTS
 from torch_values import decode, encode, encode_layout
 
 import cpshard.torch as ours
-from cpshard.torch import streams
+from cpshard.torch import cuts_at_once, streams
 from cpshard.torch.layouts import extra_streams
 
 SIZES = (None, 1, 2, 4)
@@ -88,10 +88,11 @@ KINDS = {"INVALID_ARGUMENT": "ValueError", "UNIMPLEMENTED": "NotImplementedError
 # --- on a rank -----------------------------------------------------------------------------------
 
 def run_all(mesh: Any, lines: list[dict[str, Any]]) -> list[tuple[Any, Any, Any]]:
-    """Per line what the reference does, what we do, and what we do where ATen has to cut."""
+    """Per line what the reference does, what we do, what we do where ATen has to cut, and what
+    where the library cuts on a GPU."""
     rank = 0 if mesh is None else mesh.get_local_rank()
     return [(reference.parity.run(line, mesh, rank), run_ours(line, mesh),
-             run_cut_by_aten(line, mesh)) for line in lines]
+             run_cut_by_aten(line, mesh), run_cut_at_once(line, mesh)) for line in lines]
 
 
 def run_cut_by_aten(line: dict[str, Any], mesh: Any) -> Any:
@@ -109,6 +110,16 @@ def run_cut_by_aten(line: dict[str, Any], mesh: Any) -> Any:
         return run_ours(line, mesh)
     finally:
         streams._is_cut_here = usual
+
+
+def run_cut_at_once(line: dict[str, Any], mesh: Any) -> Any:
+    """As if that device were a GPU that the library reaches."""
+    usual = cuts_at_once._is_on_gpu
+    cuts_at_once._is_on_gpu = lambda tensor: not tensor.requires_grad
+    try:
+        return run_cut_by_aten(line, mesh)
+    finally:
+        cuts_at_once._is_on_gpu = usual
 
 
 def run_ours(line: dict[str, Any], mesh: Any) -> Any:
@@ -196,9 +207,9 @@ def test_a_shard_function_does_what_the_reference_does(worlds, backend, size):
     ranks = worlds.run(size, run_all, lines)
     differing = []
     for number, case in enumerate(cases):
-        theirs, by_library, by_aten = ([rank[number][way] for rank in ranks] for way in range(3))
-        for way, made in (("library", by_library), ("ATen", by_aten)):
+        theirs, *ours_by_way = ([rank[number][way] for rank in ranks] for way in range(4))
+        for way, made in zip(("library", "ATen", "library on a GPU"), ours_by_way):
             if found := difference(case, theirs, made):
                 differing.append(f"cut by {way}: {json.dumps(lines[number])}\n{found}")
-    assert not differing, f"{len(differing)} of {2 * len(cases)} differ; the shortest:\n" + min(
+    assert not differing, f"{len(differing)} of {3 * len(cases)} differ; the shortest:\n" + min(
         differing, key=len)

@@ -234,6 +234,37 @@ class TestLoader:
             str(bench.ledger.failure)
         assert bench.ledger.next_work() is None and bench.ledger.next_message() is None
 
+    def test_a_step_that_five_servers_lost_their_device_with_ends_it(self):
+        lost = error_of("UNAVAILABLE", "the server has lost cuda:0", "DEVICE_LOST", {}, 3.0)
+        bench = LoaderBench()
+        for server in range(5):
+            assert bench.ledger.failure is None
+            bench.ledger.connected()
+            bench.position()
+            bench.credit(0)
+            bench.make()
+            assert bench.pushed() == [(0, 0)]
+            bench.ack(0, error=lost)
+            bench.ack(0, error=lost)  # of the same device
+            if server < 4:
+                bench.ledger.disconnected()
+        assert bench.ledger.failure.code == "UNAVAILABLE"
+        for words in ("step 0 of data stream 'train'", "5 servers lost their device",
+                      "the server has lost cuda:0"):
+            assert words in str(bench.ledger.failure)
+
+    def test_servers_that_only_stop_end_no_loader_however_many(self):
+        bench = LoaderBench()
+        for _ in range(20):
+            bench.ledger.connected()
+            bench.position()
+            bench.credit(0)
+            bench.make()
+            assert bench.pushed() == [(0, 0)]
+            bench.ack(0, error=error_of("UNAVAILABLE", "it stops", "DRAINING"))
+            bench.ledger.disconnected()
+        assert bench.ledger.failure is None
+
     @pytest.mark.parametrize("made, words", [
         (MadeStep([]), "no microbatch"), (MadeStep([MadeBatch(0)], StepTotals(2)), "count 2"),
         (MadeStep([MadeBatch(0)], state=b"x" * 65_537), "65537 bytes; at most 65536")])

@@ -127,6 +127,66 @@ TEST_F(ConfigTest, SettingsOfSessionsOutOfRangeAreRefused) {
               testing::AllOf(HasSubstr("session_bytes"), HasSubstr("2097152")));
 }
 
+TEST_F(ConfigTest, TheExecutorHasItsSettings) {
+  const auto line = Parse({"--config", File(R"({"executor": "cuda", "cuda_device": 3,
+                                               "pinned_bytes": 0})"),
+                           "--cuda-memory-bytes=2097152"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.place.executor, ExecutorKind::kCuda);
+  EXPECT_EQ(line->options.place.cuda_device, 3);
+  EXPECT_EQ(line->options.place.cuda_memory_bytes, 2097152);
+  EXPECT_EQ(line->options.place.pinned_bytes, 0);
+  EXPECT_EQ(Parse({})->options.place.executor, ExecutorKind::kAuto);
+  EXPECT_EQ(Parse({"--executor=cpu"})->options.place.executor, ExecutorKind::kCpu);
+}
+
+TEST_F(ConfigTest, SettingsOfTheExecutorOutOfRangeAreRefused) {
+  for (const char* flag :
+       {"--executor=gpu", "--executor=", "--executor=CPU", "--cuda-device=-1", "--cuda-device=1024",
+        "--cuda-device=4294967296", "--cuda-memory-bytes=1048575", "--pinned-bytes=-1"}) {
+    EXPECT_EQ(Parse({flag}).status().code(), absl::StatusCode::kInvalidArgument) << flag;
+  }
+  const std::string file = File(R"({"executor": "gpu"})");
+  EXPECT_THAT(std::string(Parse({"--config", file}).status().message()),
+              HasSubstr(file + "': executor 'gpu' is none of auto, cpu and cuda"));
+  setenv("CPSHARD_EXECUTOR", "gpu", 1);
+  const std::string variable(Parse({}).status().message());
+  unsetenv("CPSHARD_EXECUTOR");
+  EXPECT_THAT(variable, HasSubstr("CPSHARD_EXECUTOR: executor 'gpu'"));
+}
+
+TEST_F(ConfigTest, WhatCouldNeverStartWithItsExecutorIsRefused) {
+  const auto why = [](std::vector<std::string> arguments) {
+    return std::string(Parse(std::move(arguments)).status().message());
+  };
+  const std::string cuda_group = File(GroupFile(R"("cp_size": 4,)", R"("cp_size": 4,
+      "executor": "cuda",)"));
+  EXPECT_THAT(why({"--config", cuda_group, "--executor=cpu"}),
+              AllOf(HasSubstr("executor is cpu"), HasSubstr("group 'dp0'")));
+  EXPECT_EQ(why({"--config", cuda_group, "--executor=cuda"}), "");
+  EXPECT_EQ(why({"--config", cuda_group}), "");  // there may be a device
+  // All Runs at a time share the memory; of all sources together.
+  const std::string one = File(R"({"cuda_memory_bytes": 1048576})");
+  for (const char* executor : {"--executor=auto", "--executor=cuda"}) {
+    EXPECT_THAT(why({"--config", one, executor, "--workers=3"}),
+                AllOf(HasSubstr("cuda_memory_bytes is 1048576"), HasSubstr("3145728"),
+                      HasSubstr("workers is 3")));
+    EXPECT_THAT(why({"--cuda-memory-bytes=4194303", executor, "--workers=64"}),
+                HasSubstr("4194304"));
+    EXPECT_EQ(why({"--cuda-memory-bytes=4194304", executor, "--workers=64"}), "");
+    EXPECT_EQ(why({"--config", one, executor, "--workers=1"}), "");
+  }
+  EXPECT_EQ(why({"--config", one, "--executor=cpu"}), "");
+}
+
+TEST_F(ConfigTest, AVariableThatIsEmptyIsNone) {
+  setenv("CPSHARD_EXECUTOR", "", 1);
+  const auto line = Parse({"--config", File(R"({"executor": "cpu"})")});
+  unsetenv("CPSHARD_EXECUTOR");
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options.place.executor, ExecutorKind::kCpu);
+}
+
 TEST_F(ConfigTest, AListOfAddressesMayBeRepeatedFlags) {
   const auto line = Parse({"--listen", "127.0.0.1:0", "--listen", "unix:/tmp/a.sock"});
   ASSERT_TRUE(line.ok()) << line.status();

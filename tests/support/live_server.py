@@ -21,13 +21,13 @@ STOP_SECONDS = 35
 
 class LiveServer:
     """A running server: `addresses` as it prints them; `log` is a file with its standard error.
-    `environment`: all of it, absent = the caller's."""
+    `environment`: all of it, absent = the caller's. `stderr`: where its log goes instead."""
 
-    def __init__(self, program, *arguments, environment=None):
+    def __init__(self, program, *arguments, environment=None, stderr=None):
         self.log = tempfile.NamedTemporaryFile(prefix="cpshardd-", suffix=".log")
         self.process = subprocess.Popen(
-            [str(program), *map(str, arguments)], stdout=subprocess.PIPE, stderr=self.log,
-            env=environment, text=True)
+            [str(program), *map(str, arguments)], stdout=subprocess.PIPE,
+            stderr=stderr or self.log, env=environment, text=True)
         self.addresses = []
         self._lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

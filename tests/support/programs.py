@@ -24,9 +24,9 @@ SLACK = 8 if b"__asan_init" in SERVER.read_bytes() else 1
 STATUS = {code.name: code.value[0] for code in grpc.StatusCode}
 USAGE = 64
 
-# The environment of the programs: nothing of the caller's reaches them by chance.
+# The environment of the programs: nothing of the caller's reaches them by chance, no GPU either.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if not name.startswith("CPSHARD_")}
+               if not name.startswith("CPSHARD_")} | {"CUDA_VISIBLE_DEVICES": ""}
 
 
 class Run(NamedTuple):

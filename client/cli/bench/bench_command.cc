@@ -21,7 +21,7 @@ namespace cpshard::bench {
 namespace {
 
 struct Arguments {
-  std::string server, json;
+  std::string server, json, executor;
   std::string options = R"({"round_robin": {}})";
   std::vector<double> megabytes = {1, 16, 128};
   int64_t in_flight = 4, cp_size = 4;
@@ -33,16 +33,20 @@ absl::StatusOr<ServerInfo> Greet(const std::string& address) {
   return client->GetServerInfo();
 }
 
-// So that what it was asked for fits in flight.
-std::vector<std::string> LimitsOfOwnServer(const Arguments& arguments) {
+// So that what it was asked for fits in flight, and its own choice is what was asked for.
+std::vector<std::string> FlagsOfOwnServer(const Arguments& arguments) {
   const double megabytes =
       *std::max_element(arguments.megabytes.begin(), arguments.megabytes.end());
   const TokenShape largest = TokenShape::For(megabytes * 1e6, arguments.cp_size);
   const int64_t in_flight =
       std::max(arguments.in_flight * largest.body_bytes(), StreamLimits().max_inflight_bytes);
   const int64_t pool = std::max<int64_t>(4 * in_flight, int64_t{8} << 30);
-  return {absl::StrCat("--max-inflight-bytes=", in_flight), absl::StrCat("--pool-bytes=", pool),
-          "--session-bytes=0"};
+  std::vector<std::string> flags = {absl::StrCat("--max-inflight-bytes=", in_flight),
+                                    absl::StrCat("--pool-bytes=", pool), "--session-bytes=0"};
+  if (!arguments.executor.empty()) {
+    flags.push_back(absl::StrCat("--executor=", arguments.executor));
+  }
+  return flags;
 }
 
 absl::StatusOr<std::vector<Row>> MeasureAll(const Arguments& arguments, const Setting& setting) {
@@ -54,7 +58,8 @@ absl::StatusOr<std::vector<Row>> MeasureAll(const Arguments& arguments, const Se
     const int64_t in_flight =
         InFlight(arguments.in_flight, work.shape, setting.server.stream_limits);
     for (const Target& target : setting.targets) {
-      CPSHARD_ASSIGN_OR_RETURN(Row row, MeasureRow(target, work, in_flight, arguments.seconds));
+      CPSHARD_ASSIGN_OR_RETURN(
+          Row row, MeasureRow(target, work, in_flight, arguments.seconds, setting.executor));
       PrintRow(row);
       rows.push_back(std::move(row));
     }
@@ -84,7 +89,7 @@ absl::Status RunBench(const Arguments& arguments) {
   std::optional<ServerProcess> own;
   if (arguments.server.empty()) {
     CPSHARD_ASSIGN_OR_RETURN(ServerProcess server,
-                             ServerProcess::Start({"127.0.0.1:0"}, LimitsOfOwnServer(arguments)));
+                             ServerProcess::Start({"127.0.0.1:0"}, FlagsOfOwnServer(arguments)));
     own.emplace(std::move(server));
     CPSHARD_ASSIGN_OR_RETURN(setting.server, own->WaitUntilReady());
     for (const std::string& address : own->Addresses()) {
@@ -93,6 +98,7 @@ absl::Status RunBench(const Arguments& arguments) {
   } else {
     CPSHARD_ASSIGN_OR_RETURN(setting.server, Greet(arguments.server));
     setting.targets.push_back({arguments.server});
+    setting.executor = ExecutorOr(arguments.executor, ExecutorKind::kAuto);
   }
   PrintSetting(setting);
   PrintHead();
@@ -116,6 +122,8 @@ void AddBenchCommand(CLI::App& app, Command& run) {
       ->add_option("--server", arguments->server,
                    "measure this cpshardd, host:port or unix:/path [default: one of its own]")
       ->type_name("ADDR")
+      ->group("Server");
+  DeclareExecutor(*command, arguments->executor, "who shards there [default: its own choice]")
       ->group("Server");
   command->add_option("--sizes", arguments->megabytes, "sizes of the batches, in MB (1e6 bytes)")
       ->delimiter(',')

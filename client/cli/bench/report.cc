@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/cli/bench/memcpy_anchor.h"
+#include "client/expected_ranks.h"
 #include "core/batch/text_file.h"
 
 namespace cpshard::bench {
@@ -60,6 +61,11 @@ nlohmann::json ToJson(const Row& row) {
 
 }  // namespace
 
+std::string Setting::executor_name() const {
+  const bool own = executor == ExecutorKind::kAuto || CheckExecutor(executor, server.executor).ok();
+  return own && !server.executor.empty() ? server.executor : std::string(ToString(executor));
+}
+
 std::string TcpCongestionControl() {
   const std::string text =
       ReadTextFile("/proc/sys/net/ipv4/tcp_congestion_control").value_or("unknown");
@@ -71,7 +77,7 @@ void PrintSetting(const Setting& setting) {
       setting.targets, ", ",
       [](std::string* out, const Target& target) { absl::StrAppend(out, target.address); });
   std::printf("server   cpshardd %s at %s, executor %s; %ld processors here\n",
-              setting.server.version.c_str(), addresses.c_str(), setting.server.executor.c_str(),
+              setting.server.version.c_str(), addresses.c_str(), setting.executor_name().c_str(),
               sysconf(_SC_NPROCESSORS_ONLN));
   std::printf("options  %s\n", setting.options.ToJson().c_str());
   std::printf("tcp      congestion control %s%s\n", setting.congestion_control.c_str(),
@@ -115,7 +121,7 @@ std::string ToJson(const Setting& setting, const std::vector<Row>& rows) {
   nlohmann::json list = nlohmann::json::array();
   for (const Row& row : rows) list.push_back(ToJson(row));
   const nlohmann::json json = {{"version", setting.server.version},
-                               {"executor", setting.server.executor},
+                               {"executor", setting.executor_name()},
                                {"processors", sysconf(_SC_NPROCESSORS_ONLN)},
                                {"tcp_congestion_control", setting.congestion_control},
                                {"options", setting.options.ToJson()},

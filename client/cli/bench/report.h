@@ -13,9 +13,13 @@ namespace cpshard::bench {
 struct Setting {
   ServerInfo server;
   std::vector<Target> targets;
+  ExecutorKind executor = ExecutorKind::kAuto;  // that is asked for; kAuto: the server's own choice
   Options options;
   int64_t cp_size = 1;
   std::string congestion_control;  // of TCP, as the kernel has it now
+
+  // As answers name it: MeasureRow takes no others.
+  std::string executor_name() const;
 };
 
 // "unknown" where the kernel does not say.

@@ -62,11 +62,12 @@ int64_t InFlight(int64_t asked, const TokenShape& shape, const StreamLimits& lim
 }
 
 absl::StatusOr<Row> MeasureRow(const Target& target, const Work& work, int64_t in_flight,
-                               double seconds) {
+                               double seconds, ExecutorKind executor) {
   CPSHARD_ASSIGN_OR_RETURN(
       const auto stream,
       ShardStream::Open(target.address, {.deadline = DeadlineFor(in_flight * work.shape.bytes()),
-                                         .max_inflight_batches = in_flight}));
+                                         .max_inflight_batches = in_flight,
+                                         .executor = executor}));
   Window window(*stream, work);
   std::optional<ServerWatch> watch;
   if (target.server) watch.emplace(window, *target.server);

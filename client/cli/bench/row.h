@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/bench/token_batch.h"
+#include "core/exec/executor_kind.h"
 #include "core/exec/shard.h"
 #include "proto/options.h"
 #include "proto/replies.h"
@@ -63,7 +64,7 @@ int64_t InFlight(int64_t asked, const TokenShape& shape, const StreamLimits& lim
 // `work.expected`; then streams for about `seconds`. Precondition: InFlight allows `in_flight`.
 // The server's status; Internal: the answer is wrong; Cancelled: target.server has ended.
 absl::StatusOr<Row> MeasureRow(const Target& target, const Work& work, int64_t in_flight,
-                               double seconds);
+                               double seconds, ExecutorKind executor = ExecutorKind::kAuto);
 
 // Whether two answers to one batch are the same, in words: empty = layouts, shapes and bytes are.
 std::string DifferenceOf(const ShardResult& got, const ShardResult& want);

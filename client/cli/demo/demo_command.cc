@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/arguments.h"
 #include "client/cli/commands.h"
 #include "client/cli/demo/chaos.h"
 #include "client/cli/demo/chaos_table.h"
@@ -30,7 +31,17 @@ struct Arguments {
   bool chaos = false;
   int64_t steps = 40;
   std::optional<uint64_t> seed;
+  std::string executor;
 };
+
+// Of the server: its own choice is what was asked for.
+std::vector<std::string> ServerFlags(const Arguments& arguments,
+                                     std::vector<std::string> flags = {}) {
+  if (!arguments.executor.empty()) {
+    flags.push_back(absl::StrCat("--executor=", arguments.executor));
+  }
+  return flags;
+}
 
 // Loader 0's task for every layout; says what the batches are. The text is let go.
 absl::StatusOr<std::vector<LoaderTask>> MakeTasks(const Arguments& arguments,
@@ -64,7 +75,7 @@ absl::StatusOr<Figures> RunLayout(const LoaderTask& task, std::optional<int64_t>
 }
 
 absl::StatusOr<bool> RunDemo(const Arguments& arguments) {
-  CPSHARD_ASSIGN_OR_RETURN(ServerProcess server, ServerProcess::Start());
+  CPSHARD_ASSIGN_OR_RETURN(ServerProcess server, ServerProcess::Start({}, ServerFlags(arguments)));
   CPSHARD_ASSIGN_OR_RETURN(const std::vector<LoaderTask> tasks,
                            MakeTasks(arguments, server.address()));
   CPSHARD_ASSIGN_OR_RETURN(const ServerInfo info, server.WaitUntilReady());
@@ -97,7 +108,8 @@ absl::StatusOr<bool> RunChaos(const Arguments& arguments) {
   const uint64_t seed = arguments.seed.value_or(std::random_device()());
   CPSHARD_ASSIGN_OR_RETURN(
       ServerProcess server,
-      ServerProcess::Start({}, {absl::StrCat("--ahead-steps=", kChaosAheadSteps)}));
+      ServerProcess::Start(
+          {}, ServerFlags(arguments, {absl::StrCat("--ahead-steps=", kChaosAheadSteps)})));
   CPSHARD_ASSIGN_OR_RETURN(const ChaosWork work, WorkOf(arguments, server.address()));
   CPSHARD_ASSIGN_OR_RETURN(const auto batches, ChaosBatches::Read(work));
   CPSHARD_ASSIGN_OR_RETURN(std::vector<ExpectedStep> expected, ShardInProcess(work, *batches));
@@ -151,6 +163,7 @@ void AddDemoCommand(CLI::App& app, Command& run) {
                    "kill this loader half-way through the first layout, batches in flight")
       ->check(CLI::Range(0, 63))
       ->type_name("N");
+  DeclareExecutor(*command, arguments->executor, "who shards at the server [default: its choice]");
   demo::AddChaosOptions(*command, *arguments);
   command->callback([arguments, &run] {
     run = [arguments] {

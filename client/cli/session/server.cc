@@ -1,11 +1,15 @@
 #include "client/cli/session/server.h"
 
 #include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/printable.h"
 #include "client/client.h"
 #include "core/plan/status_macros.h"
+#include "proto/error_details.h"
 
 namespace cpshard {
 namespace {
@@ -43,6 +47,18 @@ absl::StatusOr<ServerInfo> AskServer(const std::string& server) {
   if (info.session_limits.session_bytes > 0) return info;
   return absl::FailedPreconditionError(
       absl::StrCat(server, " was started without sessions; its --session-bytes is 0"));
+}
+
+std::function<void(const absl::Status&)> SayFirstLoss(const std::string& server) {
+  return [server, said = std::make_shared<std::atomic<bool>>(false)](const absl::Status& why) {
+    if (said->exchange(true)) return;
+    const ErrorDetails details = DetailsOf(why).value_or(ErrorDetails());
+    std::fprintf(stderr,
+                 "notice: %s: the connection to %s is lost, and is made again: %s; of further ones "
+                 "nothing is said\n",
+                 details.reason.empty() ? "CONNECTION_LOST" : OneLine(details.reason).c_str(),
+                 server.c_str(), OneLine(std::string(why.message())).c_str());
+  };
 }
 
 }  // namespace cpshard

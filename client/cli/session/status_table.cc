@@ -249,6 +249,9 @@ void ShowGroup(const GroupView& group, Page& page) {
              !group.opened || group.ended
                  ? ""
                  : absl::StrCat(", ", ranks.size(), " of ", group.cp_size, " ranks have opened"),
+             group.executor == ExecutorKind::kAuto
+                 ? ""
+                 : absl::StrCat(", executor ", ToString(group.executor)),
              away > 0 ? absl::StrCat(", ", away, " without a connection") : ""));
   if (!group.failure.empty()) {
     page.Sentence(2, absl::StrCat("the generation has failed: ", group.failure));

@@ -16,11 +16,13 @@ from ._proto import service_pb2
 from .backoff import Backoff
 from .channel import error_of_rpc, error_of_status, may_pass, stream
 from .errors import Error, error_of
+from .executors import check_executor
 from .frames import CHUNK_BYTES, IncomingAnswer, OutgoingBatch, read
 from .messages import ALIGNMENT, check_ranks
 from .types import Shard
 
-_MAX_LOSSES = 5  # of a batch: then it may be what breaks the connections
+_MAX_LOSSES = 5          # of a batch: then it may be what breaks the connections
+_LOSSES_TO_GO_ALONE = 2  # ... and from then on its neighbours do not fall with it
 
 
 @dataclasses.dataclass
@@ -30,6 +32,10 @@ class _Pending:
     sent: bool = False
     losses: int = 0
     answer: IncomingAnswer | None = None
+
+    @property
+    def goes_alone(self) -> bool:
+        return self.losses >= _LOSSES_TO_GO_ALONE
 
 
 class BatchStream:
@@ -45,6 +51,8 @@ class BatchStream:
         self._pending: collections.OrderedDict[int, _Pending] = collections.OrderedDict()
         self._backoff = Backoff()
         self._call: _Call | None = None
+        self._last: Error | None = None  # why batches were sent again
+        self._server_goes = False  # so it has said, and nothing came since
 
     def __enter__(self) -> BatchStream:
         return self
@@ -79,20 +87,25 @@ class BatchStream:
 
     def _send(self) -> None:
         """Hands batches to the stream, oldest first, as far as the server's limits go."""
-        under_way = sum(each.out.total_bytes for each in self._pending.values() if each.sent)
+        sent = [each for each in self._pending.values() if each.sent]
+        under_way = sum(each.out.total_bytes for each in sent)
+        bound = self._limits.max_inflight_bytes
         for number, each in self._pending.items():
             if each.sent:
                 continue
-            bound = self._limits.max_inflight_bytes
-            if under_way and bound and under_way + each.out.total_bytes > bound:
+            if sent and bound and under_way + each.out.total_bytes > bound:
+                return
+            if sent and (each.goes_alone or sent[-1].goes_alone):
                 return
             if self._call is None:
-                self._call = _Call(self._method)
+                # Once there was a server. Until there is one again, no connection is lost.
+                self._call = _Call(self._method, wait_for_ready=self._last is not None)
             self._call.write(each.out.frames(number + 1, self._chunk_bytes))
             each.deadline = min(each.deadline, time.monotonic() + self._deadline)
             each.sent, each.answer = True, IncomingAnswer(2 * (self._limits.max_batch_bytes
                                                                or 1 << 40))
             under_way += each.out.total_bytes
+            sent.append(each)
 
     def _hang_up(self) -> None:
         if self._call is not None:
@@ -109,12 +122,12 @@ class BatchStream:
         try:
             message = self._call.read(max(patience, 0.0))
         except queue.Empty:
-            raise error_of("DEADLINE_EXCEEDED", f"batch {next(iter(self._pending))} was not "
-                           f"answered within {self._deadline} seconds") from None
+            raise self._late() from None
         if isinstance(message, Error):
             self._lost(message)
             return {}
         self._backoff.reset()
+        self._server_goes = False
         frame, body = read(service_pb2.ShardFrame, message)
         number = frame.batch_id - 1
         if frame.draining or number not in self._pending:
@@ -129,41 +142,62 @@ class BatchStream:
             return {}
         out = self._pending.pop(number).out
         shards = answer.shards(out.library)
-        check_ranks(shards, out.cp_size, out.ranks)
+        try:
+            check_ranks(shards, out.cp_size, out.ranks)
+            check_executor(out.executor, answer.begin.executor)
+        except Error as error:
+            raise _of_batch(number, error) from None
         return {number: shards}
 
     def _refused(self, number: int, error: Error) -> None:
-        """Sends it again, on a stream of its own, where time may help."""
+        """Sends it again, on a stream of its own, where time may help. Unavailable: the server
+        goes, and all that it has goes with it."""
         if error.retry_after is None:
-            raise error.with_message(f"batch {number}: {error.message}")
-        self._lost(error, error.retry_after)
+            raise _of_batch(number, error)
+        self._server_goes = error.code == "UNAVAILABLE"
+        self._send_again(error, counts=self._server_goes)
 
-    def _lost(self, error: Error, at_least: float = 0.0) -> None:
-        """All that is not answered will be sent again, after a while."""
-        self._hang_up()
+    def _lost(self, error: Error) -> None:
         if not may_pass(error):
             raise error
+        # The end of a server that has refused what it had is no other loss.
+        counts, self._server_goes = not self._server_goes, False
+        self._send_again(error, counts)
+
+    def _send_again(self, error: Error, counts: bool) -> None:
+        """All that is not answered, after a while. `counts`: it may be a batch that did it."""
+        self._hang_up()
+        self._last = error
         for number, each in self._pending.items():
-            each.losses += each.sent
+            each.losses += each.sent and counts
             each.sent = False
-            if each.losses >= _MAX_LOSSES and not at_least:
-                raise error.with_message(f"batch {number} was under way when the connection broke "
-                                         f"{each.losses} times: {error.message}")
-        pause = max(self._backoff.next(), self._backoff.spread(at_least))
+            if each.losses >= _MAX_LOSSES:
+                raise error_of(error.code, f"batch {number} was under way when {each.losses} "
+                               "connections ended or their servers gave up, and may be why; the "
+                               f"last one with: {error.message}", error.reason, error.values)
+        pause = max(self._backoff.next(), self._backoff.spread(error.retry_after or 0.0))
         first = min(each.deadline for each in self._pending.values())
         if time.monotonic() + pause >= first:
-            raise error_of("DEADLINE_EXCEEDED", f"batch {next(iter(self._pending))} was not "
-                           f"answered within {self._deadline} seconds: {error.message}")
+            raise self._late()
         time.sleep(pause)
+
+    def _late(self) -> Error:
+        why = f": {self._last.message}" if self._last else ""
+        return error_of("DEADLINE_EXCEEDED", f"batch {next(iter(self._pending))} was not answered "
+                        f"within {self._deadline} seconds{why}")
+
+
+def _of_batch(number: int, error: Error) -> Error:
+    return error.with_message(f"batch {number}: {error.message}")
 
 
 class _Call:
     """One call; what it is given to write and what it has read wait in queues."""
 
-    def __init__(self, method: Any) -> None:
+    def __init__(self, method: Any, wait_for_ready: bool) -> None:
         self._out: queue.SimpleQueue[Iterator[bytes] | None] = queue.SimpleQueue()
         self._in: queue.SimpleQueue[bytes | Error] = queue.SimpleQueue()
-        self._call = method(self._frames())
+        self._call = method(self._frames(), wait_for_ready=wait_for_ready)
         threading.Thread(target=self._read, name="cpshard-read", daemon=True).start()
 
     def _frames(self) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from ._proto import service_pb2
 from .batch_stream import BatchStream
 from .channel import MAX_UNARY_BYTES, check_process, error_of_rpc, open_channel, unary
 from .errors import Error, error_of, invalid
+from .executors import check_executor, check_knows_executors, executor_number
 from .frames import OutgoingBatch, join, read, writable
 from .messages import (Totals, add_entries, check_ranks, layout_of, notices_of, place_entries,
                        shards_of, totals_of)
@@ -31,7 +32,12 @@ _COUNTED = ("seq_lens", "seq_lens_padded", "cu_seqlens", "cu_seqlens_padded", "l
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ServerInfo:
-    """Who the server is and what it accepts. message: the whole cpshard.v1.GetServerInfoReply."""
+    """Who the server is and what it accepts.
+
+    executor, executor_reason: who shards there where a request leaves it to the server, "cpu" or
+        "cuda:0", and why.
+    message: the whole cpshard.v1.GetServerInfoReply.
+    """
 
     version: str
     instance_id: str
@@ -39,6 +45,8 @@ class ServerInfo:
     capabilities: list[str]
     limits: Any
     message: Any
+    executor: str
+    executor_reason: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,7 +125,8 @@ class Client:
         """Who the server is now."""
         reply, _ = read(service_pb2.GetServerInfoReply, self._call("GetServerInfo", b""))
         info = ServerInfo(reply.version, reply.instance_id, list(reply.layouts),
-                          list(reply.capabilities), reply.limits, reply)
+                          list(reply.capabilities), reply.limits, reply, reply.executor,
+                          reply.executor_reason)
         with self._lock:
             self._info = info
         return info
@@ -156,7 +165,8 @@ class Client:
                     totals_of(reply.totals) if reply.HasField("totals") else None, reply)
 
     def shard(self, batch: Mapping[str, Any], options: Options, cp_size: int | None = None,
-              ranks: Sequence[int] = (), *, tensors: str | None = None) -> list[Shard]:
+              ranks: Sequence[int] = (), *, tensors: str | None = None,
+              executor: str = "auto") -> list[Shard]:
         """The shards of `ranks` (empty = all), in that order.
 
         batch: names to tensors [B, S, ...] or scalars; None is absent. Tensors that are dense and
@@ -165,54 +175,62 @@ class Client:
         tensors: "numpy" or "torch"; None: as the batch's. They may be written to: the answer is
             copied once, out of the message into memory of its own, on which they are windows (a
             stream that several ranks hold whole is there once).
+        executor: who shards it: "auto" leaves it to the server, "cpu", "cuda"; FailedPrecondition
+            (an Error): the server has none such. The bytes are the same.
         """
         library = library_of(batch) if tensors is None else tensors
         check_library(library)
         out = OutgoingBatch(batch, options_of(options), cp_size, check_numbers(cp_size, ranks),
-                            library)
+                            library, executor)
         if out.total_bytes <= _UNARY_BATCH_BYTES:
             try:
                 return self._shard_unary(out)
             except Error as error:  # the reply may be too large for one message
                 if error.code != "RESOURCE_EXHAUSTED":
                     raise
-        with BatchStream(self._channel, self._limits(), self._deadline, 1) as stream:
+        with self._stream(executor, 1) as stream:
             return next(stream.run([out]))
 
     def _shard_unary(self, out: OutgoingBatch) -> list[Shard]:
         reply = self._call("ShardBatch", out.unary())
         head, body = read(service_pb2.ShardBatchReply, reply)
-        shards = shards_of(head.shards, writable(body), out.library)
+        shards = shards_of(head.shards, writable(body), out.library, head.executor)
         check_ranks(shards, out.cp_size, out.ranks)
+        check_executor(out.executor, head.executor)
         return shards
 
     def shard_batches(self, batches: Iterable[Mapping[str, Any]], options: Options,
                       cp_size: int | None = None, ranks: Sequence[int] = (), *,
-                      max_inflight: int = 4, tensors: str | None = None) -> Iterator[list[Shard]]:
+                      max_inflight: int = 4, tensors: str | None = None,
+                      executor: str = "auto") -> Iterator[list[Shard]]:
         """The shards of every batch, in order, over one stream: up to `max_inflight` batches are
         under way, and are taken from `batches` ahead of time, on the caller's thread; what they are
         made of must not change until they are answered. A connection that breaks is made again, and
         what was not answered is sent again, for sharding has no memory. The error of one batch ends
-        the iteration, and names it by its number, from 0 on.
+        the iteration, and names it by its number, from 0 on. executor: as shard() takes it.
         """
+        executor_number(executor)
         if max_inflight < 1:
             raise invalid(f"max_inflight is {max_inflight}; from 1 on is possible")
         message, ranks = options_of(options), check_numbers(cp_size, ranks)
         if tensors is not None:
             check_library(tensors)
         return self._run(
-            (OutgoingBatch(batch, message, cp_size, ranks, tensors or library_of(batch))
-             for batch in batches), max_inflight)
+            (OutgoingBatch(batch, message, cp_size, ranks, tensors or library_of(batch), executor)
+             for batch in batches), executor, max_inflight)
 
-    def _run(self, batches: Iterable[OutgoingBatch], max_inflight: int) -> Iterator[list[Shard]]:
-        with BatchStream(self._channel, self._limits(), self._deadline, max_inflight) as stream:
+    def _run(self, batches: Iterable[OutgoingBatch], executor: str,
+             max_inflight: int) -> Iterator[list[Shard]]:
+        with self._stream(executor, max_inflight) as stream:
             yield from stream.run(batches)
 
-    def _limits(self) -> Any:
+    def _stream(self, executor: str, max_inflight: int) -> BatchStream:
         self._check_open()
         with self._lock:
             info = self._info
-        return (info or self.info()).limits
+        info = info or self.info()
+        check_knows_executors(executor, info.capabilities)
+        return BatchStream(self._channel, info.limits, self._deadline, max_inflight)
 
 
 def check_numbers(cp_size: int | None, ranks: Sequence[int]) -> tuple[int, ...]:

@@ -207,7 +207,7 @@ class Plan:
                 pointer = _address(batch[name])
             pointers.append(pointer)
         load = load_of(head.load) if head.HasField("load") else None
-        return Shard(batch, self._layout(head.layout), cuts, load)
+        return Shard(batch, self._layout(head.layout), cuts, load, "cpu")
 
     @functools.cached_property
     def _streams(self) -> list[_Stream]:

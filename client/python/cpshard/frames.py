@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from ._proto import service_pb2
 from .errors import Error, error_of
+from .executors import executor_number
 from .messages import add_entries, place_entries, shards_of
 from .tensors import Bytes, sample_of
 from .types import Shard
@@ -101,9 +102,11 @@ class OutgoingBatch:
     """
 
     def __init__(self, batch: Mapping[str, Any], options: Any = None, cp_size: int | None = None,
-                 ranks: Sequence[int] = (), library: str = "numpy") -> None:
-        self.cp_size, self.ranks = cp_size, tuple(ranks)
-        self.begin = service_pb2.BatchBegin(options=options, cp_size=cp_size, ranks=self.ranks)
+                 ranks: Sequence[int] = (), library: str = "numpy",
+                 executor: str = "auto") -> None:
+        self.cp_size, self.ranks, self.executor = cp_size, tuple(ranks), executor
+        self.begin = service_pb2.BatchBegin(options=options, cp_size=cp_size, ranks=self.ranks,
+                                            executor=executor_number(executor))
         tensors = add_entries(self.begin.entries, batch)
         self._pieces, self.total_bytes = place_entries(self.begin.entries, tensors)
         self.begin.total_bytes = self.total_bytes
@@ -117,7 +120,8 @@ class OutgoingBatch:
         """As a serialised ShardBatchRequest."""
         begin = self.begin
         request = service_pb2.ShardBatchRequest(options=begin.options, cp_size=self.cp_size,
-                                                ranks=self.ranks, entries=begin.entries)
+                                                ranks=self.ranks, entries=begin.entries,
+                                                executor=begin.executor)
         return join(request, self._pieces)
 
     def frames(self, batch_id: int, chunk_bytes: int = CHUNK_BYTES,
@@ -216,7 +220,7 @@ class IncomingAnswer:
 
     def shards(self, library: str) -> list[Shard]:
         """The shards, once it is complete, as windows on the buffer, which may be written to."""
-        return shards_of(self._heads, self._memory, library)
+        return shards_of(self._heads, self._memory, library, self._begin.executor)
 
     @property
     def begin(self) -> Any:

@@ -71,18 +71,19 @@ def place_entries(entries: Any, tensors: list[DenseTensor]) -> tuple[list[Bytes 
 # --- shards in ------------------------------------------------------------------------------------
 
 
-def shards_of(heads: Iterable[Any], memory: Bytes, library: str) -> list[Shard]:
+def shards_of(heads: Iterable[Any], memory: Bytes, library: str, executor: str) -> list[Shard]:
     """The shards whose tensors lie in `memory`, as windows on it. Shards that hold a stream whole
-    share its bytes. Internal: heads that do not fit the memory."""
+    share its bytes. `executor`: that the answer names. Internal: heads that do not fit the
+    memory."""
     try:
-        return [_shard_of(head, memory, library) for head in heads]
+        return [_shard_of(head, memory, library, executor) for head in heads]
     except Error:
         raise
     except (ValueError, KeyError, TypeError, RuntimeError) as error:  # of dtypes and shapes
         raise error_of("INTERNAL", f"the server sent what is no shard: {error!r}") from None
 
 
-def _shard_of(head: Any, memory: Bytes, library: str) -> Shard:
+def _shard_of(head: Any, memory: Bytes, library: str, executor: str) -> Shard:
     batch, cuts, arrays = dict[str, Any](), dict[str, Cut](), dict[str, Any]()
     for entry in head.entries:
         if entry.HasField("scalar"):
@@ -94,7 +95,7 @@ def _shard_of(head: Any, memory: Bytes, library: str) -> Shard:
             batch[entry.name] = _tensor_of(entry, memory, library)
             cuts[entry.name] = Cut(_EXTENTS[entry.extent], entry.seq_axis)
     load = load_of(head.load) if head.HasField("load") else None
-    return Shard(batch, layout_of(head.layout, library, arrays), cuts, load)
+    return Shard(batch, layout_of(head.layout, library, arrays), cuts, load, executor)
 
 
 def _tensor_of(entry: Any, memory: Bytes, library: str) -> Any:

@@ -8,7 +8,8 @@ import time
 from typing import Any, Mapping, Sequence, Union
 
 from .data import as_source
-from .errors import invalid
+from .errors import error_of, invalid
+from .executors import executor_number
 from .options import Options, options_of
 from .session.embedded_rank import EmbeddedRank
 from .session.loader import Loader
@@ -43,7 +44,7 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
          max_step_bytes: int = DEFAULT_STEP_BYTES, keys: Union[str, Sequence[str]] = (),
          fingerprint: str = "",
          data_epoch: int = 0, job: str = "", job_groups: int = 1, incarnation: int = 0,
-         microbatches: int = 1, steps: int | None = None, seed: int = 0,
+         microbatches: int = 1, steps: int | None = None, seed: int = 0, executor: str = "auto",
          where: Topology | None = None,
          **place_of: Any) -> Union[Rank, EmbeddedRank]:
     """This rank's data loop:
@@ -69,6 +70,9 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
     fingerprint: of the data set; a checkpoint of another one is refused. data_epoch: the trainer's
         own count; not interpreted. job, job_groups: groups that agree on the length of rows.
     incarnation: higher at every restart of the process; 0: the time.
+    executor: who shards at the server; all ranks alike. "auto" leaves it to the server, "cpu",
+        "cuda": it is refused where the server has none. A later generation may name another one: the
+        bytes and checkpoints are the same. A rank with a source of its own shards on the CPU.
     where, or mesh, cp_rank, cp_size, tp_size, pp_size, group, reader, readers_per_rank, generation,
         attempt: which process this is, as topology() takes them.
 
@@ -84,6 +88,10 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
         streams = [streams]
     keys = [keys] if isinstance(keys, str) else keys
     message = options_of(options)
+    executor_number(executor)
+    if source is not None and executor == "cuda":
+        raise error_of("FAILED_PRECONDITION", "a rank with a source of its own shards on the CPU; "
+                       "executor cuda is a server's: give its address instead")
     sources = _by_stream(source, streams) if source is not None else {}
     if streams is not None and not streams:
         raise invalid("streams is empty: name a data stream, or leave it out")
@@ -100,7 +108,7 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
     opening = OpenSession(
         at.group, at.generation, at.attempt, at.cp_size, at.readers_per_rank, message, fingerprint,
         job, job_groups, {each.name: place(each, resume).next_step for each in starts}, at.reader,
-        at.cp_rank, _now(incarnation), [place(each, own) for each in starts])
+        at.cp_rank, _now(incarnation), [place(each, own) for each in starts], executor)
     if source is None:
         return Rank(_address(address), opening, prefetch=prefetch, keys=keys, timeout=timeout,
                     tensors=tensors, data_epoch=data_epoch)

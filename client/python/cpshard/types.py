@@ -93,9 +93,11 @@ class Shard:
     batch: name -> tensor [.., L, ..] or scalar, in the order that the layout gives them.
     cuts: name -> Cut, of the tensors.
     load: None where the layout gives no slots to ranks.
+    executor: who made it, "cpu" or "cuda:0"; "": a server that does not say.
     """
 
     batch: dict[str, Any]
     layout: ShardLayout
     cuts: dict[str, Cut] = dataclasses.field(default_factory=dict)
     load: RankLoad | None = None
+    executor: str = ""

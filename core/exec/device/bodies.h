@@ -210,26 +210,29 @@ CPSHARD_BODY void DerivePiece(Memory& memory, const Piece& piece, const Rule& ru
 template <typename Memory>
 CPSHARD_BODY void NumberPiece(Memory& memory, const Piece& piece, const Rule& rule, uint32_t lane) {
   const int64_t item = ItemSize(rule.dtype);
+  const bool continues = rule.kind == PieceKind::kContinue;
+  uint64_t base = 0;  // of all elements, where a column has one: stores lie between the loads
+  if (continues && rule.inner == 1) {
+    memory.Round(0);
+    base = LoadElement(memory, piece.source, item);
+  }
   for (uint32_t i = lane; i < piece.size; i += kLanes) {
-    memory.Round(i / kLanes);
+    memory.Round(1 + i / kLanes);
     const int64_t element = piece.first + i;
     const int64_t column = rule.inner == 1 ? element : element / rule.inner;
     const int64_t number = static_cast<int64_t>(static_cast<uint64_t>(rule.start) +
                                                 static_cast<uint64_t>(rule.step) * column);
-    uint64_t bits = 0;
-    if (rule.kind == PieceKind::kRamp) {
-      bits = EncodeAs(rule.dtype, IntegerNumeric(number));
-    } else {
-      const int64_t e = rule.inner == 1 ? 0 : element % rule.inner;
-      const uint64_t base = LoadElement(memory, piece.source + e * item, item);
-      bits = ContinuedBits(rule.dtype, base, number);
+    if (continues && rule.inner != 1) {
+      base = LoadElement(memory, piece.source + element % rule.inner * item, item);
     }
+    const uint64_t bits = continues ? ContinuedBits(rule.dtype, base, number)
+                                    : EncodeAs(rule.dtype, IntegerNumeric(number));
     StoreElement(memory, piece.dest + i * item, item, bits);
   }
 }
 
 template <typename Memory>
-CPSHARD_BODY void RunPiece(Memory& memory, const Piece& piece, const Rule* rules, uint32_t lane) {
+CPSHARD_BODY void RunPiece(Memory& memory, const Piece piece, const Rule* rules, uint32_t lane) {
   const Rule& rule = rules[piece.rule];
   switch (rule.kind) {
     case PieceKind::kCopy:

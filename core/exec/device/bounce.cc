@@ -15,11 +15,13 @@ constexpr int64_t kClose = 256;  // a gap that is cheaper to copy than to begin 
 // How many bytes that begin at `device` the half now in use still takes; sends it off and turns to
 // the other one where it takes none.
 absl::StatusOr<int64_t> Bounce::Room(uint64_t device, absl::Status (Bounce::*send)()) {
+  CPSHARD_RETURN_IF_ERROR(Empty(now_));
   Half* half = &halves_[now_];
   const uint64_t end = half->device + half->used;
   if (half->used > 0 && (device < end || device - end > kClose ||
                          static_cast<int64_t>(device - half->device) >= half_)) {
     CPSHARD_RETURN_IF_ERROR((this->*send)());
+    CPSHARD_RETURN_IF_ERROR(Empty(now_));
     half = &halves_[now_];
   }
   if (half->used == 0) half->device = device;
@@ -42,7 +44,7 @@ absl::Status Bounce::In(uint64_t device, const std::byte* host, int64_t bytes) {
 
 absl::Status Bounce::Flush() {
   const Half& half = halves_[now_];
-  if (half.used == 0) return absl::OkStatus();
+  if (half.used == 0 || half.busy) return absl::OkStatus();
   CPSHARD_RETURN_IF_ERROR(device_.CopyIn(half.device, MemoryOf(now_), half.used));
   return Next();
 }
@@ -63,7 +65,7 @@ absl::Status Bounce::Out(std::byte* host, uint64_t device, int64_t bytes) {
 
 absl::Status Bounce::Fetch() {
   const Half& half = halves_[now_];
-  if (half.used == 0) return absl::OkStatus();
+  if (half.used == 0 || half.busy) return absl::OkStatus();
   CPSHARD_RETURN_IF_ERROR(device_.CopyOut(MemoryOf(now_), half.device, half.used));
   return Next();
 }
@@ -74,10 +76,16 @@ absl::Status Bounce::Drain() {
   return Empty(1 - now_);
 }
 
-// Waits for the half; what it holds for the host is written.
+void Bounce::Reset() {
+  halves_.assign(2, {});
+  now_ = 0;
+}
+
+// Waits for the half where it is under way; what it holds for the host is written.
 absl::Status Bounce::Empty(int number) {
   Half& half = halves_[number];
-  if (half.busy) CPSHARD_RETURN_IF_ERROR(device_.Await(number));
+  if (!half.busy) return absl::OkStatus();
+  CPSHARD_RETURN_IF_ERROR(device_.Await(number));
   for (const Part& part : half.parts) {
     std::memcpy(part.host, MemoryOf(number) + part.at, part.bytes);
   }
@@ -89,7 +97,7 @@ absl::Status Bounce::Next() {
   CPSHARD_RETURN_IF_ERROR(device_.Mark(now_));
   halves_[now_].busy = true;
   now_ = 1 - now_;
-  return Empty(now_);
+  return absl::OkStatus();
 }
 
 }  // namespace cpshard

@@ -12,7 +12,8 @@
 
 namespace cpshard {
 
-// Precondition: nobody else uses the device's pinned memory and its two marks meanwhile.
+// Waits for a half when that is needed again, so that one may live over several Runs which nobody
+// waits for. Precondition: nobody else uses the device's pinned memory and its two marks meanwhile.
 class Bounce {
  public:
   explicit Bounce(Device& device)
@@ -27,6 +28,9 @@ class Bounce {
   // between neighbours are read, but not written to the host.
   absl::Status Out(std::byte* host, uint64_t device, int64_t bytes);
   absl::Status Drain();
+
+  // Forgets what is under way. Precondition: the device has finished, or is lost.
+  void Reset();
 
  private:
   struct Part {

@@ -33,6 +33,11 @@ class Device {
 
   virtual absl::string_view name() const = 0;
 
+  // A Run begins. What it enqueues comes after what is now on a stream of the caller's, if the
+  // device has one. FailedPrecondition: nothing can be enqueued now; what an earlier call has
+  // returned that left the device unusable.
+  virtual absl::Status Begin() { return absl::OkStatus(); }
+
   // InvalidArgument: memory of another device.
   virtual absl::StatusOr<Reach> ReachOf(const std::byte* memory) = 0;
 

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/exec/device/bodies.h"
+#include "core/exec/device/device_lost.h"
 
 namespace cpshard {
 namespace {
@@ -95,6 +97,7 @@ class EmulatedDevice : public Device {
   absl::string_view name() const override { return "emulated-device"; }
 
   absl::StatusOr<Reach> ReachOf(const std::byte* memory) override {
+    if (lost_) return Lost();
     const std::byte* begin = this->memory().begin;
     const bool own = memory >= begin && memory < begin + options_.memory_bytes;
     return own ? Reach::kOwn : options_.host_memory;
@@ -121,28 +124,39 @@ class EmulatedDevice : public Device {
   }
 
   absl::Status Mark(int number) override {
+    if (lost_) return Lost();
     marks_[number] = done_ + static_cast<int64_t>(queue_.size());
     return absl::OkStatus();
   }
 
   absl::Status Await(int number) override {
-    while (done_ < marks_[number]) DoNext();
-    return absl::OkStatus();
+    while (!lost_ && done_ < marks_[number]) DoNext();
+    return lost_ ? Lost() : absl::OkStatus();
   }
 
   absl::Status Launch(const Rule* rules, const Piece* pieces, int64_t count) override {
     return Enqueue([=, this] {
+      if (launches_++ == options_.lose_after_launches) {
+        lost_ = true;
+        return;
+      }
       options_.traffic == nullptr ? RunAll(rules, pieces, count) : CountAll(rules, pieces, count);
     });
   }
 
   absl::Status Finish() override {
-    while (!queue_.empty()) DoNext();
-    return absl::OkStatus();
+    while (!lost_ && !queue_.empty()) DoNext();
+    return lost_ ? Lost() : absl::OkStatus();
   }
 
  private:
+  absl::Status Lost() const {
+    return DeviceLost(absl::InternalError(
+        absl::StrCat("emulated device: lost at launch ", options_.lose_after_launches + 1)));
+  }
+
   absl::Status Enqueue(std::function<void()> work) {
+    if (lost_) return Lost();
     queue_.push_back(std::move(work));
     return absl::OkStatus();
   }
@@ -177,6 +191,8 @@ class EmulatedDevice : public Device {
   const std::unique_ptr<std::byte[]> memory_, pinned_;
   std::deque<std::function<void()>> queue_;
   int64_t done_ = 0, marks_[2] = {0, 0};
+  int64_t launches_ = 0;  // carried out
+  bool lost_ = false;
 };
 
 }  // namespace

@@ -29,6 +29,10 @@ struct EmulatedDeviceOptions {
 
   DeviceExecutorOptions executor;
 
+  // So many launches are carried out; at the next one the device is lost: that one and all that is
+  // under way write nothing, and every call from then on says so (IsDeviceLost). Negative: never.
+  int64_t lose_after_launches = -1;
+
   // Counted where given; slow. Must outlive the executor; not to be read during a Run.
   DeviceTraffic* traffic = nullptr;
 };

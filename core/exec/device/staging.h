@@ -1,5 +1,6 @@
 // What of memory that a device does not reach must be brought to it and back: the bytes that are
-// read, the bytes that are written, no others, packed one behind the other.
+// read, the bytes that are written, packed one behind the other. No others but those between the
+// elements of a diagonal that are close to each other (kFarApart).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ struct Staging {
   struct Region {
     Interval memory;
     int64_t offset = 0;
+    bool pinned = false;  // all of it, in one allocation
     friend bool operator==(const Region&, const Region&) = default;
   };
   std::vector<Region> regions;  // ascending; those to be brought in and the others apart
@@ -26,7 +28,9 @@ struct Staging {
   int64_t OffsetOf(uint64_t address) const;
 };
 
-// What a launch wrote before is not brought in for a later one that reads it whole.
+// Regions end where another allocation begins, as far as strips tell: memory of two kinds that lies
+// edge to edge is two regions, and so is pinned memory of two tasks unless these have bytes in
+// common. What a launch wrote before is not brought in for a later one that reads it whole.
 Staging StagingOf(const Strips& strips);
 
 // The same strips on the copies; `block` is where the staged block lies, a multiple of 64.

@@ -1,7 +1,9 @@
 #include "core/exec/device/work_table.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/batch/buffer.h"
@@ -11,37 +13,57 @@
 namespace cpshard {
 namespace {
 
-constexpr uint64_t kMeet =
-    128;  // bytes: what the lanes of a warp write at a time, and a cache line
 constexpr int64_t kMostPieces = INT32_MAX;
 
-// Bytes that an element (of copies and fills: a byte) writes, and the most that it reads or writes.
+// What cutting has to know of a rule. An element of copies and fills is a byte.
 struct Unit {
-  explicit Unit(const Rule& rule) {
-    if (!CountsElements(rule)) return;
-    written = widest = ItemSize(rule.dtype);
-    if (rule.kind == PieceKind::kDerive) widest = std::max(widest, ItemSize(rule.source_dtype));
+  Unit(const Rule& rule, int64_t piece_bytes) : kind(rule.kind) {
+    int64_t widest = 1;  // the most that an element reads or writes
+    if (CountsElements(rule)) {
+      shift = std::countr_zero(static_cast<uint64_t>(ItemSize(rule.dtype)));
+      widest = ItemSize(rule.dtype);
+    }
+    if (kind == PieceKind::kDerive) widest = std::max(widest, ItemSize(rule.source_dtype));
+    most = std::max<int64_t>(piece_bytes / widest, 1);
   }
-  int64_t written = 1, widest = 1;
+
+  PieceKind kind;
+  int shift = 0;     // an element writes 2^shift bytes
+  int64_t most = 0;  // elements of a piece
 };
 
-void Cut(const Strip& strip, const Rule& rule, int64_t piece_bytes, std::vector<Piece>& pieces) {
-  const Unit unit(rule);
-  const int64_t most = std::max<int64_t>(piece_bytes / unit.widest, 1);
-  for (int64_t done = 0; done < strip.size;) {
-    const uint64_t dest = strip.dest + done * unit.written;
-    int64_t take = most;
-    const int64_t beyond =
-        static_cast<int64_t>((dest + take * unit.written) % kMeet) / unit.written;
+template <typename T>
+void Append(const T* values, size_t count, std::vector<std::byte>& block) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(values);
+  block.insert(block.end(), bytes, bytes + count * sizeof(T));
+}
+
+// Appends the pieces of the strip; returns how many there are.
+int64_t Cut(const Strip& strip, const Unit& unit, std::vector<std::byte>& block) {
+  const bool by_byte = unit.kind == PieceKind::kCopy || unit.kind == PieceKind::kFill;
+  Piece pieces[32];
+  size_t ready = 0;
+  int64_t count = 0;
+  for (int64_t done = 0; done < strip.size; ++count) {
+    if (ready == std::size(pieces)) {
+      Append(pieces, ready, block);
+      ready = 0;
+    }
+    const uint64_t dest = strip.dest + (static_cast<uint64_t>(done) << unit.shift);
+    int64_t take = unit.most;
+    const auto beyond = static_cast<int64_t>(
+        (dest + (static_cast<uint64_t>(take) << unit.shift)) % uint64_t{kMeet} >> unit.shift);
     if (beyond < take) take -= beyond;
     take = std::min(take, strip.size - done);
-    Piece piece{dest, strip.source, strip.first + done, static_cast<uint32_t>(take), strip.rule};
-    if (rule.kind == PieceKind::kCopy) piece.source += done;
-    if (rule.kind == PieceKind::kFill) piece.source = Rotated(piece.source, done);
-    if (!CountsElements(rule)) piece.first = 0;
-    pieces.push_back(piece);
+    Piece& piece = pieces[ready++];
+    piece = {dest, strip.source, by_byte ? 0 : strip.first + done, static_cast<uint32_t>(take),
+             strip.rule};
+    if (unit.kind == PieceKind::kCopy) piece.source += done;
+    if (unit.kind == PieceKind::kFill) piece.source = Rotated(piece.source, done);
     done += take;
   }
+  Append(pieces, ready, block);
+  return count;
 }
 
 absl::Status TooManyPieces(int64_t count, int64_t piece_bytes) {
@@ -50,53 +72,59 @@ absl::Status TooManyPieces(int64_t count, int64_t piece_bytes) {
                    kMostPieces, " are possible: cut fewer streams or ranks at a time"));
 }
 
-// Refuses by how many pieces there are at the least.
-absl::Status CheckLeast(const Strips& strips, int64_t piece_bytes, int64_t max_bytes) {
-  int64_t all = 0;
+absl::Status TooLong(int64_t bytes, int64_t max_bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a work table of ", bytes, " bytes at the least does not fit the ", max_bytes,
+                   " that are left of the device's memory"));
+}
+
+// Bytes of the table at the least; 0: there is nothing to do. Refused where that is too much.
+absl::StatusOr<int64_t> LeastBytes(const Strips& strips, const std::vector<Unit>& units,
+                                   int64_t piece_bytes, int64_t max_bytes) {
+  int64_t bytes = 0;
   for (const std::vector<Strip>& launch : strips.launches) {
     int64_t count = 0;
     for (const Strip& strip : launch) {
-      const int64_t most =
-          std::max<int64_t>(piece_bytes / Unit(strips.rules[strip.rule]).widest, 1);
-      count += strip.size / most;
+      const int64_t most = units[strip.rule].most;
+      count += strip.size <= most ? strip.size > 0 : (strip.size + most - 1) / most;
       if (count > kMostPieces) return TooManyPieces(count, piece_bytes);
     }
-    all += count;
+    bytes += AlignUp(count * static_cast<int64_t>(sizeof(Piece)));
   }
-  const int64_t bytes = all * static_cast<int64_t>(sizeof(Piece));
-  if (bytes <= max_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "a work table of ", bytes, " bytes at the least does not fit the ", max_bytes,
-      " that are left of the device's memory: give the executor more, or shard fewer ranks at a "
-      "time"));
-}
-
-// Appends the bytes of `values`; returns where they begin.
-template <typename T>
-int64_t Append(const std::vector<T>& values, std::vector<std::byte>& block) {
-  const size_t at = block.size(), bytes = values.size() * sizeof(T);
-  block.resize(at + AlignUp(bytes));
-  if (bytes > 0) std::memcpy(block.data() + at, values.data(), bytes);
-  return static_cast<int64_t>(at);
+  if (bytes > 0) bytes += AlignUp(static_cast<int64_t>(strips.rules.size() * sizeof(Rule)));
+  if (bytes <= max_bytes) return bytes;
+  return TooLong(bytes, max_bytes);
 }
 
 }  // namespace
 
-absl::StatusOr<WorkTable> TableOf(const Strips& strips, int64_t piece_bytes, int64_t max_bytes) {
+absl::StatusOr<WorkTable> TableOf(const Strips& strips, int64_t piece_bytes, int64_t max_bytes,
+                                  std::vector<std::byte> reused) {
   piece_bytes = std::clamp<int64_t>(piece_bytes, 1, int64_t{1} << 30);
-  CPSHARD_RETURN_IF_ERROR(CheckLeast(strips, piece_bytes, max_bytes));
-  WorkTable table;
-  Append(strips.rules, table.block);
-  std::vector<Piece> pieces;
+  std::vector<Unit> units;
+  for (const Rule& rule : strips.rules) units.emplace_back(rule, piece_bytes);
+  CPSHARD_ASSIGN_OR_RETURN(const int64_t least, LeastBytes(strips, units, piece_bytes, max_bytes));
+  if (least == 0) return WorkTable();
+  WorkTable table{std::move(reused), {}};
+  table.block.clear();
+  // Pieces that end where addresses are even make it a little longer.
+  table.block.reserve(std::min(least + least / 8, max_bytes));
+  Append(strips.rules.data(), strips.rules.size(), table.block);
   for (const std::vector<Strip>& launch : strips.launches) {
-    pieces.clear();
+    table.block.resize(AlignUp(static_cast<int64_t>(table.block.size())));
+    const auto offset = static_cast<int64_t>(table.block.size());
+    int64_t count = 0;
     for (const Strip& strip : launch) {
-      Cut(strip, strips.rules[strip.rule], piece_bytes, pieces);
+      count += Cut(strip, units[strip.rule], table.block);
+      if (count > kMostPieces) return TooManyPieces(count, piece_bytes);
+      const auto bytes = static_cast<int64_t>(table.block.size());
+      if (bytes > max_bytes) return TooLong(bytes, max_bytes);
     }
-    const auto count = static_cast<int64_t>(pieces.size());
-    if (count > kMostPieces) return TooManyPieces(count, piece_bytes);
-    if (count > 0) table.launches.push_back({Append(pieces, table.block), count});
+    if (count > 0) table.launches.push_back({offset, count});
   }
+  table.block.resize(AlignUp(static_cast<int64_t>(table.block.size())));
+  const auto bytes = static_cast<int64_t>(table.block.size());
+  if (bytes > max_bytes) return TooLong(bytes, max_bytes);
   return table;
 }
 

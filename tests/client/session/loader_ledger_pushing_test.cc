@@ -1,9 +1,11 @@
 // What a loader pushes, what acknowledgements mean, what it keeps.
+#include "proto/error_details.h"
 #include "tests/client/session/loader_ledger.h"
 
 namespace cpshard {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -144,6 +146,41 @@ TEST_F(LoaderLedgerTest, ABatchThatIsDamagedAgainAndAgainWaitsAndThenEndsTheLoad
   EXPECT_TRUE(ledger_->failure().ok());
   Ack(0, 0, absl::DataLossError("checksum"));
   EXPECT_TRUE(absl::IsDataLoss(ledger_->failure()));
+}
+
+TEST_F(LoaderLedgerTest, AStepThatFiveServersLostTheirDeviceWithEndsTheLoader) {
+  const absl::Status lost = WithDetails(absl::UnavailableError("the server has lost cuda:0"),
+                                        {.reason = "DEVICE_LOST", .retry_after = absl::Seconds(3)});
+  Make();
+  for (int server = 0; server < 5; ++server) {
+    EXPECT_TRUE(ledger_->failure().ok()) << server;
+    ledger_->Connected();
+    ledger_->OnPosition(At(0));
+    Credit(0);
+    if (server == 0) MakeOne(/*microbatches=*/2);
+    EXPECT_THAT(Messages(), ElementsAre("train 0/0.0", "train 0/0.1"));
+    Ack(0, 0, lost);
+    Ack(0, 1, lost);  // of the same device
+    if (server < 4) ledger_->Disconnected();
+  }
+  EXPECT_TRUE(absl::IsUnavailable(ledger_->failure()));
+  EXPECT_THAT(std::string(ledger_->failure().message()),
+              AllOf(HasSubstr("step 0 of data stream 'train'"), HasSubstr("5 servers"),
+                    HasSubstr("may be why"), HasSubstr("the server has lost cuda:0")));
+}
+
+TEST_F(LoaderLedgerTest, ServersThatOnlyStopEndNoLoaderHoweverMany) {
+  Make();
+  for (int server = 0; server < 20; ++server) {
+    ledger_->Connected();
+    ledger_->OnPosition(At(0));
+    Credit(0);
+    if (server == 0) MakeAll();
+    EXPECT_THAT(Messages(), ElementsAre("train 0/0.0"));
+    Ack(0, 0, WithDetails(absl::UnavailableError("it stops"), {.reason = "DRAINING"}));
+    ledger_->Disconnected();
+  }
+  EXPECT_TRUE(ledger_->failure().ok());
 }
 
 TEST_F(LoaderLedgerTest, ABatchThatWasRefusedForNowWaits) {

@@ -335,6 +335,30 @@ TEST_F(LoaderTest, IsToldOnceThatTheServerGoesDownAndComesBack) {
   EXPECT_EQ(loader_->stats().connects, 2);
 }
 
+TEST_F(LoaderTest, IsToldOfEveryConnectionThatIsLostAndWhyAndNotOfTheEnd) {
+  absl::Mutex mutex;
+  std::vector<std::string> lost;
+  const auto end = [](const char* text) {
+    return [text](PushStream* stream) {
+      Peer peer(stream);
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, text);
+    };
+  };
+  Start({end("the device is lost"), end("it stops"),
+         [](PushStream* stream) {
+           Peer peer(stream);
+           peer.Done();
+           return peer.UntilHungUp();
+         }},
+        {.on_lost = [&](const absl::Status& why) {
+          absl::MutexLock lock(&mutex);
+          lost.emplace_back(why.message());
+        }});
+  EXPECT_TRUE(loader_->Wait().ok()) << loader_->Wait();
+  loader_.reset();
+  EXPECT_THAT(lost, ElementsAre("the device is lost", "it stops"));
+}
+
 TEST_F(LoaderTest, LargeBatchesAreCutIntoFramesThatTheServerTakes) {
   NumberSource large(1, 5'000'000);
   server_ = std::make_unique<ScriptedSession>(

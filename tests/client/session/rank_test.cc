@@ -126,6 +126,19 @@ TEST_F(RankTest, ACallThatBreaksIsMadeAgainAndTellsWhatIsHere) {
   EXPECT_EQ(rank_->stats().opens, 2);
 }
 
+TEST_F(RankTest, IsToldOfAConnectionThatIsLostAndNotOfOneThatItHangsUp) {
+  Serve({DeliverThenEnd(1, grpc::StatusCode::UNAVAILABLE), DeliverAll});
+  std::vector<std::string> lost;
+  RankOptions options = SomeOptions();
+  options.on_lost = [&](const absl::Status& why) { lost.emplace_back(why.message()); };
+  Open(std::move(options));
+  EXPECT_EQ(Next(), "0");
+  EXPECT_EQ(Next(), "1");
+  EXPECT_TRUE(rank_->Close().ok());
+  rank_.reset();
+  EXPECT_THAT(lost, ::testing::ElementsAre("as the script has it"));
+}
+
 TEST_F(RankTest, ASessionThatTheServerDoesNotKnowIsOpenedAgain) {
   Serve({DeliverThenEnd(1, grpc::StatusCode::NOT_FOUND), DeliverAll});
   Open();
@@ -144,6 +157,53 @@ TEST_F(RankTest, ASessionThatIsRefusedForGoodIsOver) {
     EXPECT_EQ(server_->opened().size(), 1);
     rank_.reset();
   }
+}
+
+TEST_F(RankTest, TheExecutorIsAskedForAndThatOfTheServerAndOfEveryShardIsSaid) {
+  Serve({[](PullStream* stream) {
+    while (const std::optional<v1::Want> want = ReadWant(stream)) {
+      v1::ShardFrame frame = Shard(*want);
+      frame.mutable_begin()->set_executor(absl::StrCat("cuda:", want->at().step()));
+      stream->Write(frame);
+    }
+    return grpc::Status::OK;
+  }});
+  server_->executor = "cuda:0";
+  RankOptions options = SomeOptions();
+  options.executor = ExecutorKind::kCuda;
+  Open(std::move(options));
+  for (int64_t step = 0; step < 3; ++step) {
+    const auto got = rank_->Next("train");
+    ASSERT_TRUE(got.ok() && got->has_value()) << got.status();
+    EXPECT_EQ((*got)->microbatches.at(0).executor, absl::StrCat("cuda:", step));
+  }
+  EXPECT_EQ(server_->opened().at(0).executor(), v1::EXECUTOR_CUDA);
+  EXPECT_EQ(rank_->stats().executor, "cuda:0");
+}
+
+TEST_F(RankTest, AServerThatShardsWithAnotherExecutorThanWasAskedForIsRefused) {
+  for (const char* named : {"", "cpu"}) {
+    Serve({DeliverAll});
+    server_->executor = named;
+    RankOptions options = SomeOptions();
+    options.executor = ExecutorKind::kCuda;
+    Open(std::move(options));
+    EXPECT_THAT(Next(), HasSubstr("executor cuda was asked for"));
+    EXPECT_EQ(server_->opened().size(), 1);
+    rank_.reset();
+  }
+}
+
+TEST_F(RankTest, NoSessionIsOpenedAtAServerThatDoesNotKnowExecutors) {
+  Serve({DeliverAll});
+  server_->introduction = [](v1::GetServerInfoReply* reply) {
+    reply->add_capabilities("open_session");
+  };
+  RankOptions options = SomeOptions();
+  options.executor = ExecutorKind::kCuda;
+  Open(std::move(options));
+  EXPECT_THAT(Next(), HasSubstr("older than this choice"));
+  EXPECT_THAT(server_->opened(), ::testing::IsEmpty());
 }
 
 TEST_F(RankTest, AFencedSessionHandsOutWhatItHasAndIsOver) {

@@ -27,6 +27,7 @@ class ScriptedSession final : public ScriptedServer {
 
   // To be set before a client comes.
   std::function<grpc::Status()> open = [] { return grpc::Status::OK; };
+  std::string executor;  // that it says it shards with
   std::function<grpc::Status()> close = [] { return grpc::Status::OK; };
 
   std::vector<v1::OpenSessionRequest> opened() {  // so far
@@ -47,6 +48,7 @@ class ScriptedSession final : public ScriptedServer {
     reply->set_instance("one");
     reply->set_generation(request->generation());
     reply->mutable_hand_off()->set_mode("inline");
+    reply->set_executor(executor);
     return open();
   }
 

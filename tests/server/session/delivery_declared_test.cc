@@ -102,6 +102,7 @@ TEST(DeliveryDeclared, ASessionThatDisagreesIsRefusedWithBothValues) {
   const Case cases[] = {
       {"cp_size", "4", "2", [](auto& open) { open.cp_size = 4; }},
       {"options", "others", "options", [](auto& open) { open.options = "others"; }},
+      {"executor", "cuda", "auto", [](auto& open) { open.executor = ExecutorKind::kCuda; }},
       {"fingerprint", "new", "data", [](auto& open) { open.fingerprint = "new"; }},
       {"data streams", "train", "train, val", [](auto& open) { open.streams.pop_back(); }},
       {"max_step_bytes of val", "7", "100",
@@ -124,6 +125,19 @@ TEST(DeliveryDeclared, ASessionThatDisagreesIsRefusedWithBothValues) {
     ScriptedReader right(world, OpenOf(0, 2, {kTrain, kVal}));
     EXPECT_TRUE(right.Open().ok()) << "the refusal has changed nothing";
   }
+}
+
+TEST(DeliveryDeclared, ItsExecutorIsThatOfItsBatchesBeforeAnybodyHasOpenedIt) {
+  DeclaredGroup declared = Declared(1, 1);
+  declared.executor = ExecutorKind::kCpu;
+  DeliveryWorld world(With(declared));
+  ScriptedGroup group(world, 1, 1);
+  EXPECT_EQ(group.View().executor, ExecutorKind::kCpu);
+  ScriptedReader& reader = group.readers[0];
+  EXPECT_THAT(reader.Open().status(), Refused(Code::kFailedPrecondition, "TERMS_DIFFER"))
+      << "it leaves it to the server";
+  reader.open.executor = ExecutorKind::kCpu;
+  EXPECT_TRUE(reader.Open().ok());
 }
 
 TEST(DeliveryDeclared, WithoutAFingerprintTheReadersNameIt) {

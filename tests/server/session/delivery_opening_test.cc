@@ -25,6 +25,7 @@ TEST(DeliveryOpening, TheFirstReaderFixesWhatTheGenerationAgreesOn) {
       {"fingerprint", [](OpenSession& open) { open.fingerprint = "other data"; }},
       {"job", [](OpenSession& open) { open.job = "j"; }},
       {"job_groups", [](OpenSession& open) { open.job_groups = 2; }},
+      {"executor", [](OpenSession& open) { open.executor = ExecutorKind::kCuda; }},
       {"resume", [](OpenSession& open) { open.resume[kTrain] = 0, open.resume[kVal] = 3; }},
       {"max_step_bytes", [](OpenSession& open) { open.streams[0].max_step_bytes = 50; }},
   };
@@ -365,6 +366,24 @@ TEST(DeliveryOpening, ANewGenerationMayGoBackBehindWhatWasReleased) {
   EXPECT_EQ(group.loaders[0].position().from_step, 1);
   ASSERT_TRUE(group.loaders[0].position().state.has_value());
   EXPECT_EQ(group.loaders[0].position().state->state, "s0");
+}
+
+TEST(DeliveryOpening, ANewGenerationMayAskForAnotherExecutorAndFindsWhatHasLanded) {
+  DeliveryWorld world;
+  ScriptedGroup group(world, 1, 1);
+  group.Start();
+  group.PushSteps(0, 3);
+  EXPECT_EQ(group.View().executor, ExecutorKind::kAuto);
+  group.Consume(0, 1);
+  ScriptedReader& reader = group.readers[0];
+  reader.open.generation = 2;
+  reader.open.executor = ExecutorKind::kCuda;
+  reader.open.resume[kTrain] = StreamOf(reader.open).next_step = 1;
+  reader.Start();
+  EXPECT_EQ(group.View().executor, ExecutorKind::kCuda);
+  EXPECT_THAT(reader.Get(1), Optional(IsOkStatus()));
+  EXPECT_EQ(reader.box().shards.back().terms->executor, ExecutorKind::kCuda);
+  EXPECT_EQ(world.delivery.counters().pushed, 3) << "nothing had to be pushed again";
 }
 
 TEST(DeliveryOpening, AReaderIsNotBehindTheCheckpointOfItsGeneration) {

@@ -27,7 +27,7 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 // What the calls of a server share.
 struct Rig {
   BufferPool pool, pool_of_peers;
-  std::unique_ptr<Executor> executor = MakeCpuExecutor();
+  const Executors executors{{MakeCpuExecutor(), "as asked for", nullptr}};
   ServerCounters counters;
   StreamContext context;
   std::shared_ptr<SessionHub> hub;
@@ -36,7 +36,7 @@ struct Rig {
 
   Rig() {
     context.stall = absl::Seconds(30);
-    context.executor = executor.get();
+    context.executors = &executors;
     context.pool = &pool;
     context.counters = &counters;
     context.run_later = [this](std::function<void()> work) { workers.Post(std::move(work)); };

@@ -80,7 +80,7 @@ class StoredBatchTest : public testing::Test {
 
   std::shared_ptr<const StoredBatch> Stored(const Batch& batch, const ShardPlan& plan,
                                             const Terms& terms) {
-    return *StoredBatch::Make(Arrived(batch, plan), terms, {Limits(), executor_.get(), &pool_});
+    return *StoredBatch::Make(Arrived(batch, plan), terms, {Limits(), &executors_, &pool_});
   }
 
   // The frames of a rank's shard that is made for it alone.
@@ -125,6 +125,7 @@ class StoredBatchTest : public testing::Test {
   static constexpr char kRoundRobin[] = R"({"round_robin": {}})";
   BufferPool pool_, pool_of_tests_;
   std::unique_ptr<Executor> executor_ = MakeCpuExecutor();
+  const Executors executors_{{MakeCpuExecutor(), "as asked for", nullptr}};
 };
 
 class StoredBatchOf : public StoredBatchTest, public testing::WithParamInterface<LayoutCase> {};
@@ -169,6 +170,37 @@ TEST_F(StoredBatchTest, IsCutAnewForOtherOptions) {
   const std::string contiguous = R"({"contiguous": {"pad_multiple": 16}, "padding_token_id": 5})";
   const auto stored = Stored(batch, PlanOf(batch, 2), TermsOf(2, kRoundRobin));
   ExpectPartsAsAlone(*stored, *TermsOf(2, contiguous), batch, PlanOf(batch, 2, contiguous));
+}
+
+// The CPU's, by another name.
+class NamedCuda final : public Executor {
+ public:
+  absl::Status Run(absl::Span<const Task> tasks) override { return cpu_->Run(tasks); }
+  absl::string_view name() const override { return "cuda:0"; }
+
+ private:
+  const std::unique_ptr<Executor> cpu_ = MakeCpuExecutor();
+};
+
+TEST_F(StoredBatchTest, IsCutAnewForAnExecutorThatIsNamedAndDidNotCutIt) {
+  const Executors executors({std::make_unique<NamedCuda>(), "H200", nullptr});
+  const Batch batch = Rows(100);
+  const ShardPlan plan = PlanOf(batch, 2);
+  const auto asking = [](ExecutorKind kind) {
+    SessionTerms terms = *TermsOf(2, kRoundRobin);
+    terms.executor = kind;
+    return std::make_shared<const SessionTerms>(terms);
+  };
+  const auto stored = *StoredBatch::Make(Arrived(batch, plan), asking(ExecutorKind::kCpu),
+                                         {Limits(), &executors, &pool_});
+  const auto by = [&](ExecutorKind kind) {
+    return stored->PartOf(*asking(kind), 1, {}, {}, nullptr)->body.executor;
+  };
+  EXPECT_EQ(by(ExecutorKind::kCpu), "cpu");
+  EXPECT_EQ(by(ExecutorKind::kAuto), "cpu");  // takes what there is
+  EXPECT_EQ(by(ExecutorKind::kCuda), "cuda:0");
+  EXPECT_EQ(by(ExecutorKind::kAuto), "cuda:0");
+  EXPECT_EQ(by(ExecutorKind::kCpu), "cpu");
 }
 
 TEST_F(StoredBatchTest, SaysWhyItCannotBeCutAnew) {

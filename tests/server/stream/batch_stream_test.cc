@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "core/exec/device/emulated.h"
 #include "tests/server/stream/stream_peer.h"
 
 namespace cpshard {
@@ -49,6 +50,34 @@ class BatchStreamTest : public testing::Test {
 
   std::unique_ptr<StreamPeer> peer = std::make_unique<StreamPeer>();
 };
+
+TEST_F(BatchStreamTest, AnExecutorThatIsNotThereIsRefusedBeforeMemoryIsTaken) {
+  const Batch batch = peer->MakeBatch(10);
+  const auto frames = peer->FramesOf(3, batch, kRoundRobin, 2, 64, {}, ExecutorKind::kCuda);
+  ASSERT_GT(frames.size(), 1u);
+  peer->Send(frames[0]);
+  EXPECT_EQ(peer->pool.stats().buffers_out, 0u);
+  peer->ExpectError(3, absl::StatusCode::kFailedPrecondition, "no executor 'cuda'");
+  EXPECT_FALSE(peer->replies[3].error->retry_after_ms);
+  for (size_t i = 1; i < frames.size(); ++i) peer->Send(frames[i]);
+  peer->SendAll(peer->FramesOf(4, batch, kRoundRobin, 2, 1 << 20, {}, ExecutorKind::kCpu));
+  peer->ExpectShards(4, batch, kRoundRobin, 2);
+}
+
+TEST_F(BatchStreamTest, ABatchWhoseDeviceIsLostMayComeAgainOnceTheServerIsBack) {
+  EmulatedDeviceOptions lost;
+  lost.lose_after_launches = 1;
+  peer = std::make_unique<StreamPeer>(StreamLimits(), size_t{1} << 30, Limits(),
+                                      Place{MakeEmulatedDeviceExecutor(lost), "emulated", nullptr});
+  const Batch batch = peer->MakeBatch(10);
+  peer->SendAll(peer->FramesOf(1, batch, kRoundRobin, 2));
+  peer->ExpectShards(1, batch, kRoundRobin, 2);
+  for (const uint64_t id : {2, 3}) {
+    peer->SendAll(peer->FramesOf(id, batch, kRoundRobin, 2));
+    peer->ExpectError(id, absl::StatusCode::kUnavailable, "has lost emulated-device");
+    EXPECT_TRUE(peer->replies[id].error->retry_after_ms);
+  }
+}
 
 TEST_F(BatchStreamTest, AnswersABatchOfOneFrame) {
   const Batch batch = peer->MakeBatch(10);
@@ -244,7 +273,7 @@ TEST_F(BatchStreamTest, SaysWhetherMemoryThatIsLackingMayComeBack) {
     EXPECT_TRUE(peer->replies[1].error->retry_after_ms);
   }
   peer->SendAll(peer->FramesOf(2, huge, kContiguous, 2));
-  peer->ExpectError(2, absl::StatusCode::kResourceExhausted, "buffer pool");
+  peer->ExpectError(2, absl::StatusCode::kFailedPrecondition, "pool_bytes");
   EXPECT_FALSE(peer->replies[2].error->retry_after_ms);
 }
 

@@ -15,7 +15,7 @@ constexpr char kRoundRobin[] = R"({"round_robin": {}, "padding_token_id": 7})";
 
 struct Rig {
   BufferPool pool;
-  std::unique_ptr<Executor> executor = MakeCpuExecutor();
+  const Executors executors{{MakeCpuExecutor(), "as asked for", nullptr}};
   ServerCounters counters;
   MemoryShare shares{int64_t{1} << 30};
   absl::Mutex mu;
@@ -25,7 +25,7 @@ struct Rig {
   Rig() {
     StreamContext context;
     context.stall = absl::Seconds(30);
-    context.executor = executor.get();
+    context.executors = &executors;
     context.pool = &pool;
     context.shares = &shares;
     context.counters = &counters;

@@ -13,13 +13,15 @@ std::string Bytes8(const Tensor& tensor) {
 
 }  // namespace
 
-StreamPeer::StreamPeer(StreamLimits stream_limits, size_t pool_bytes, Limits limits)
-    : pool({.max_bytes = pool_bytes}), shares(static_cast<int64_t>(pool_bytes) / 2) {
+StreamPeer::StreamPeer(StreamLimits stream_limits, size_t pool_bytes, Limits limits, Place place)
+    : pool({.max_bytes = pool_bytes}),
+      shares(static_cast<int64_t>(pool_bytes) / 2),
+      executors(std::move(place)) {
   StreamContext context;
   context.limits = limits;
   context.stream_limits = stream_limits;
   context.stall = absl::Seconds(30);
-  context.executor = executor.get();
+  context.executors = &executors;
   context.pool = &pool;
   context.shares = &shares;
   context.counters = &counters;
@@ -49,8 +51,10 @@ void StreamPeer::Send(const std::string& header, absl::Span<const std::byte> bod
 std::vector<StreamPeer::Out> StreamPeer::FramesOf(uint64_t id, const Batch& batch,
                                                   const std::string& options, int64_t cp_size,
                                                   int64_t chunk,
-                                                  const std::vector<std::string>& first) {
-  BatchBegin begin{Options::FromJson(options).value(), cp_size, {}, SpecOf(batch, cp_size)};
+                                                  const std::vector<std::string>& first,
+                                                  ExecutorKind executor) {
+  BatchBegin begin{
+      Options::FromJson(options).value(), cp_size, {}, executor, SpecOf(batch, cp_size)};
   for (int64_t rank = 0; rank < cp_size; ++rank) begin.ranks.push_back(rank);
   begin.places = PlaceTensors(begin.spec, first);
   for (const TensorPlace& place : begin.places) {
@@ -127,7 +131,7 @@ void StreamPeer::ExpectShards(uint64_t id, const Batch& batch, const std::string
   const std::vector<RankShard> shards = ShardsOf(id);
   const Sharder sharder = Options::FromJson(options)->MakeSharder().value();
   const std::vector<RankShard> expected =
-      ShardBatch(sharder, batch, cp_size, {}, Limits(), *executor, own_pool_)->shards;
+      ShardBatch(sharder, batch, cp_size, {}, Limits(), *MakeCpuExecutor(), own_pool_)->shards;
   ASSERT_EQ(shards.size(), expected.size());
   for (size_t r = 0; r < shards.size(); ++r) {
     EXPECT_EQ(shards[r].layout, expected[r].layout);

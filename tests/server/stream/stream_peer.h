@@ -31,7 +31,8 @@ struct Reply {
 class StreamPeer {
  public:
   explicit StreamPeer(StreamLimits stream_limits = {}, size_t pool_bytes = size_t{1} << 30,
-                      Limits limits = {});
+                      Limits limits = {},
+                      Place place = {MakeCpuExecutor(), "as asked for", nullptr});
 
   // `input_ids` and `labels` int64 [2, columns], values that depend on `seed`.
   Batch MakeBatch(int64_t columns, int64_t seed = 0);
@@ -48,7 +49,8 @@ class StreamPeer {
   };
   std::vector<Out> FramesOf(uint64_t id, const Batch& batch, const std::string& options,
                             int64_t cp_size, int64_t chunk = 1 << 20,
-                            const std::vector<std::string>& first = {});
+                            const std::vector<std::string>& first = {},
+                            ExecutorKind executor = ExecutorKind::kAuto);
   void Send(const Out& out) {
     Send(EncodeBatchFrame(out.frame, out.begin, out.body.size()), out.body);
   }
@@ -74,7 +76,7 @@ class StreamPeer {
   absl::Time now = absl::UnixEpoch();
   BufferPool pool;
   MemoryShare shares;
-  std::unique_ptr<Executor> executor = MakeCpuExecutor();
+  Executors executors;
   ServerCounters counters;
   std::deque<std::function<void()>> waiting;  // for a worker
   std::map<uint64_t, Reply> replies;

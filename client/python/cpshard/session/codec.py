@@ -7,6 +7,7 @@ from typing import Any
 from .._proto import service_pb2, session_pb2
 from ..channel import error_of_status
 from ..errors import error_of
+from ..executors import executor_number
 from ..frames import read
 from .messages import (Ack, Commit, DeliveryHead, Drain, EndOfStream, LoaderCredit, LoaderHello,
                        LoaderNotice, LoaderState, OpenedSession, OpenedStream, OpenSession,
@@ -70,7 +71,7 @@ def encode_open(opening: OpenSession) -> bytes:
         cp_size=opening.cp_size, readers_per_rank=opening.readers_per_rank, options=opening.options,
         fingerprint=opening.fingerprint, job=opening.job, job_groups=opening.job_groups,
         resume=opening.resume, reader=opening.reader, cp_rank=opening.cp_rank,
-        incarnation=opening.incarnation)
+        incarnation=opening.incarnation, executor=executor_number(opening.executor))
     for stream in opening.streams:
         _reader_stream_to(stream, request.streams.add())
     return bytes(request.SerializeToString())
@@ -97,7 +98,7 @@ def decode_opened(reply: bytes) -> OpenedSession:
     streams = [OpenedStream(each.name, _pass(each), _optional(each, "floor"),
                             _resume_of(each.resume) if each.HasField("resume") else None)
                for each in message.streams]
-    return OpenedSession(message.generation, streams, message.instance)
+    return OpenedSession(message.generation, streams, message.instance, message.executor)
 
 
 def session_name(opening: OpenSession) -> Any:

@@ -100,8 +100,9 @@ class SessionStream:
     def _is_final(self, error: Error, connected: bool) -> bool:
         return not may_pass(error)
 
-    def _greeted(self, channel: Any, limits: Any) -> None:
-        """Without the lock. May ask the server for more; an error: the connection is not used."""
+    def _greeted(self, channel: Any, info: Any) -> None:
+        """Without the lock. `info`: the reply of GetServerInfo. May ask the server for more; an
+        error: the connection is not used."""
 
     def _on_message(self, message: bytes) -> None:
         """Without the lock, on the keeper's thread. An error ends it for good."""
@@ -163,7 +164,7 @@ class SessionStream:
             if self._ended:
                 return error_of("CANCELLED", "it has ended"), False
             reply = unary(channel, "GetServerInfo")(b"", timeout=_GREETING_SECONDS)
-            self._greeted(channel, read(service_pb2.GetServerInfoReply, reply)[0].limits)
+            self._greeted(channel, read(service_pb2.GetServerInfoReply, reply)[0])
             call = self._open_call(channel)
             connected = True
             for message in call:

@@ -23,6 +23,7 @@ class EmbeddedRank(RankLoop):
     def __init__(self, opening: OpenSession, sources: Mapping[str, StepSource], *, tensors: str,
                  data_epoch: int = 0) -> None:
         super().__init__([stream.name for stream in opening.streams])
+        self.stats.executor = "cpu"
         from .. import embedded  # ImportError: it is not built, and how to build it
         self._embedded = embedded
         self._opening, self._sources = opening, dict(sources)
@@ -53,6 +54,7 @@ class EmbeddedRank(RankLoop):
         # Not before: a step that is refused is not handed out.
         self._before[stream] = copy.deepcopy(at)
         self._in_hand[stream] = made
+        self.stats.steps += 1
         return Step(stream, at.pass_, at.next_step, _totals_of(plans), shards)
 
     def _make(self, at: ReaderStream) -> SourceStep | None:

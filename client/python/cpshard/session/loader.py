@@ -221,8 +221,8 @@ class Loader(SessionStream):
             return (self._ledger.failure,)
         return (None,) if self._ledger.finished() else None
 
-    def _greeted(self, channel: Any, limits: Any) -> None:
-        chunk = min(CHUNK_BYTES, limits.max_chunk_bytes or CHUNK_BYTES)
+    def _greeted(self, channel: Any, info: Any) -> None:
+        chunk = min(CHUNK_BYTES, info.limits.max_chunk_bytes or CHUNK_BYTES)
         self._chunk_bytes = max(chunk // ALIGNMENT * ALIGNMENT, ALIGNMENT)
 
     def _connected(self) -> None:

@@ -69,7 +69,8 @@ class LoaderLedger:
 
     def on_ack(self, ack: Ack) -> None:
         """DATA_LOSS is pushed again, at once; RESOURCE_EXHAUSTED, UNAVAILABLE, ABORTED with the
-        next credit, connection or push_again(). Others stay: `failure`."""
+        next credit, connection or push_again(). Others stay: `failure`. So does the fifth device
+        that a server loses with one step."""
         if stream := self._of(ack.at.stream):
             try:
                 stream.ack(ack)

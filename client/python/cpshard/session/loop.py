@@ -21,6 +21,19 @@ class Step:
     microbatches: list[Shard]
 
 
+@dataclasses.dataclass
+class RankStats:
+    """opens: sessions opened, the first included. steps: handed out. received_bytes: of shards.
+    executor: of the server, as it opened the last session: "cpu", "cuda:0".
+
+    Without a server no session is opened and nothing is received; the executor is "cpu"."""
+
+    opens: int = 0
+    steps: int = 0
+    received_bytes: int = 0
+    executor: str = ""
+
+
 class RankLoop:
     """`for batch, layout in loop` goes through one pass of the first data stream, a microbatch at a
     time; again, through the next pass:
@@ -37,6 +50,7 @@ class RankLoop:
 
     def __init__(self, streams: list[str]) -> None:
         self.stream = streams[0]
+        self.stats = RankStats()
         self._rest: dict[str, collections.deque[Shard]] = {
             name: collections.deque() for name in streams}
         self._last: dict[str, Step] = {}

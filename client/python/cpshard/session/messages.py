@@ -66,7 +66,8 @@ class ReaderStream:
 
 @dataclasses.dataclass
 class OpenSession:
-    """`options`: a ShardingOptions message."""
+    """`options`: a ShardingOptions message. `executor`: of the terms that a generation agrees on,
+    as they all are up to `resume`."""
 
     group: str
     generation: int = 1
@@ -82,6 +83,7 @@ class OpenSession:
     cp_rank: int = 0
     incarnation: int = 1
     streams: list[ReaderStream] = dataclasses.field(default_factory=list)
+    executor: str = "auto"
 
 
 @dataclasses.dataclass
@@ -97,6 +99,7 @@ class OpenedSession:
     generation: int
     streams: list[OpenedStream] = dataclasses.field(default_factory=list)
     instance: str = ""
+    executor: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

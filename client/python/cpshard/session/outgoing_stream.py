@@ -18,6 +18,7 @@ from .messages import (MAX_STATE_BYTES, Ack, EndOfStream, LoaderCredit, LoaderSt
                        PassDone, Position, PushHead, Released, StepAddress, StepTotals)
 
 _MAX_LOSSES = 100  # of a step; but for the first each waits
+_MAX_DEVICES = 5   # that servers lost while they sharded a step: then it may be why
 _LOOKED_AT = 8     # steps that are held, whether they have changed
 _POSTPONED = ("RESOURCE_EXHAUSTED", "UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED", "CANCELLED")
 
@@ -72,7 +73,9 @@ class _At(enum.Enum):
 class _Held:
     made: MadeStep
     microbatches: list[_At]
-    losses: int = 0
+    losses: int = 0   # DATA_LOSS
+    devices: int = 0  # that servers lost with it ...
+    device_lost: bool = False  # ... the last one on this connection
 
     def all_landed(self) -> bool:
         return all(at is _At.LANDED for at in self.microbatches)
@@ -146,6 +149,8 @@ class OutgoingStream:
     def disconnected(self) -> None:
         self._current = False
         self._credits.clear()
+        for held in self._held.values():
+            held.device_lost = False
 
     def forget_released(self) -> None:
         """Another generation has begun: what was released in the one before says nothing of it."""
@@ -234,6 +239,13 @@ class OutgoingStream:
                 raise error.with_message(f"{text} was lost {held.losses} times; does its source "
                                          f"write to it while it is pushed? {error.message}")
             return _At.HERE if held.losses == 1 else _At.POSTPONED
+        if error.reason == "DEVICE_LOST" and not held.device_lost:
+            held.device_lost = True
+            held.devices += 1
+            if held.devices >= _MAX_DEVICES:
+                raise error.with_message(f"{text} was being sharded when {held.devices} servers "
+                                         "lost their device, and may be why; leave it out, or "
+                                         f"shard it with executor cpu: {error.message}")
         if error.code in _POSTPONED:
             return _At.POSTPONED
         raise error.with_message(f"{text} was refused: {error.message}")

@@ -13,6 +13,7 @@ import grpc
 from .._proto import service_pb2
 from ..channel import error_of_rpc, error_of_status, may_pass, unary
 from ..errors import Error, error_of, invalid
+from ..executors import check_executor, check_knows_executors
 from ..frames import IncomingAnswer, read
 from ..messages import check_ranks
 from .codec import (decode_opened, delivery_of, encode_close, encode_open, encode_request,
@@ -47,15 +48,6 @@ class RankStream:
     max_step_bytes: int = DEFAULT_STEP_BYTES
     closed: bool = False
     finished: bool = False
-
-
-@dataclasses.dataclass
-class RankStats:
-    """opens: sessions opened, the first included. steps: handed out."""
-
-    opens: int = 0
-    steps: int = 0
-    received_bytes: int = 0
 
 
 @dataclasses.dataclass
@@ -115,7 +107,6 @@ class Rank(SessionStream, RankLoop):
         self._copied = 0.0
         self._closed = False
         self._told = Stall(), time.monotonic()  # of all_stalls, by commits
-        self.stats = RankStats()
         self.stall = Stall()      # of the last step
         self.all_stalls = Stall()
         self._start()
@@ -328,14 +319,17 @@ class Rank(SessionStream, RankLoop):
         # A session that another instance of the server does not know is opened there.
         return not (connected and error.code == "NOT_FOUND") and not may_pass(error)
 
-    def _greeted(self, channel: Any, limits: Any) -> None:
-        self._largest_answer = 2 * max(limits.max_batch_bytes or 2 << 30, 64 << 20)
+    def _greeted(self, channel: Any, info: Any) -> None:
+        check_knows_executors(self._opening.executor, info.capabilities)
+        self._largest_answer = 2 * max(info.limits.max_batch_bytes or 2 << 30, 64 << 20)
         self._arriving.clear()
         with self._changed:
             opening = self._ledger.open_message()
         opened = decode_opened(unary(channel, "OpenSession")(encode_open(opening),
                                                              timeout=_OPEN_SECONDS))
+        check_executor(opening.executor, opened.executor)
         with self._changed:
+            self.stats.executor = opened.executor
             self._ledger.on_opened(opened)
 
     def _connected(self) -> None:

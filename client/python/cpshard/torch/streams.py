@@ -1,9 +1,10 @@
 """Sharding a batch's streams by `cpshard.embedded`: this rank's part of each, and its layout.
 
 Tensors on the CPU are cut by the library. One that requires grad, lies on a device or is large is
-planned by its shape and cut by ATen where it is, so that gradients go through, nothing large is
-copied to the host, and embeddings and logits may be over the library's limit of a batch (2 GiB); of
-those on a device the few that a layout computes from (positions, masks) are fetched.
+planned by its shape and cut where it is: on a GPU by the library's kernel (`cuts_at_once`), else by
+ATen, so that gradients go through, nothing large is copied to the host, and embeddings and logits
+may be over the library's limit of a batch (2 GiB); of those on a device the few that a layout
+computes from (positions, masks) are fetched.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .. import embedded
 from ..types import Shard, ShardLayout
 from . import mesh as meshes
 from . import token_maps
+from .cuts_at_once import cut_at_once
 from .token_maps import columns_of
 
 Streams = Mapping[str, Any]
@@ -76,11 +78,15 @@ def shard_streams(streams: Streams, options: Mapping[str, Any], cp_mesh: Any,
     outputs = {name: _to(planned.given.get(id(value), value), devices.get(name, primary))
                for name, value in shard.batch.items()}
     padded = shard.layout.padded_seq_len if "contiguous" in options else None
+    sources: dict[str, tuple[embedded.Cut, torch.Tensor]] = {}
     for name, cut in planned.cuts.items():
         assert cut is not None  # those were fetched
         source = given[cut.source]
-        shaped = source if cut.source in axes else _as_planned(source, cut)
-        outputs[name] = _cut(planned.plan, name, cut, rank, shaped, padded)
+        sources[name] = cut, source if cut.source in axes else _as_planned(source, cut)
+    at_once = cut_at_once(sources)
+    for name, (cut, source) in sources.items():
+        outputs[name] = (_apart(at_once[name], cut) if name in at_once else
+                         _cut(planned.plan, name, cut, rank, source, padded))
     chosen = planned.plan.chosen if "model" in options else ""
     return Sharded(outputs, _reported(shard.layout, primary, planned.plan), chosen)
 
@@ -177,7 +183,11 @@ def _cut(plan: embedded.Plan, name: str, cut: embedded.Cut, rank: int, tensor: t
         length = padded_seq_len // (plan.cp_size or 1)
         padded = _padded(tensor, cut.axis, padded_seq_len, cut.fill)
         return padded.narrow(cut.axis, rank * length, length).contiguous()
-    selected = _select(tensor, cut.axis, columns_of(cut.runs), cut.fill)
+    return _apart(_select(tensor, cut.axis, columns_of(cut.runs), cut.fill), cut)
+
+
+def _apart(selected: torch.Tensor, cut: embedded.Cut) -> torch.Tensor:
+    """Slots of several chunks as [chunks, L, ...]."""
     if cut.chunks == 1:
         return selected
     shape = list(selected.shape)
