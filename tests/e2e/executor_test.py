@@ -134,7 +134,7 @@ class OnAnEmulatedDevice(Executors):
                 self.assertRegex(result.err, r"\A(executor: cuda:0: [^\n]+\n)?\Z")
                 self.assertEqual(result.err == "", name == "cuda")
             self.assertEqual(files_of(out), files_of(self.shards))
-            self.assertEqual(file.read_bytes(), (self.folder / "EXECUTOR_CPU").read_bytes())
+            self.assertEqual(file.read_bytes(), (self.folder / "cpu").read_bytes())
 
 
 class ThroughAServer(Executors):
@@ -180,7 +180,7 @@ class ThroughAServer(Executors):
         for more in ((), ("--server", self.serve())):
             result = self.succeeds(cpshard(*arguments, *more))
             self.assertIn(", executor cpu;", result.out)
-            self.assertEqual(json.loads(path.read_text())["executor"], "EXECUTOR_CPU")
+            self.assertEqual(json.loads(path.read_text())["executor"], "cpu")
 
 
 if __name__ == "__main__":
