@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/with_text.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/with_text.h"
 
 namespace cpshard {
 namespace {

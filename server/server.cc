@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "core/exec/device/device_lost.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/with_text.h"
 #include "proto/replies.h"
 #include "server/acceptor.h"
 #include "server/executors.h"
@@ -62,11 +62,8 @@ int64_t StatelessBytes(const ServerOptions& options) {
 
 // Of a place that is not to be had. Keeps what the status carries.
 absl::Status WithWayOut(const absl::Status& status) {
-  absl::Status with(status.code(),
-                    absl::StrCat(status.message(), "; executor = cpu starts without a device"));
-  status.ForEachPayload(
-      [&with](absl::string_view url, const absl::Cord& payload) { with.SetPayload(url, payload); });
-  return with;
+  return WithText(status,
+                  absl::StrCat(status.message(), "; executor = cpu starts without a device"));
 }
 
 void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/outgoing_batch.h"
-#include "client/with_text.h"
 #include "core/batch/batch.h"
 #include "core/batch/failpoint.h"
 #include "core/plan/status_macros.h"
+#include "core/plan/with_text.h"
 #include "proto/error_details.h"
 #include "proto/slices.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/with_text.h"
+#include "core/plan/with_text.h"
 #include "proto/error_details.h"
 
 namespace cpshard {

@@ -62,19 +62,6 @@ class MixedDevice : public WrappedDevice {
   int* const wrong_;
 };
 
-// `bytes` from source to dest.
-CutTask CopyOf(const std::byte* source, std::byte* dest, int64_t bytes) {
-  CutTask task;
-  task.source = source;
-  task.outer = 1;
-  task.column_bytes = 1;
-  task.dtype = DType::kU8;
-  task.moves = Share({{{Move::Kind::kCopy, 0, 0, 0, 0, bytes, 0}}});
-  task.dests = {dest};
-  task.dest_strides = {bytes};
-  return task;
-}
-
 constexpr int64_t kPart = 128 << 10;  // more than what goes through the bounce block in any case
 
 // Two parts of one block, edge to edge, of two kinds; sources in the first half of the block,

@@ -80,6 +80,19 @@ inline std::shared_ptr<const std::vector<Moves>> Share(std::vector<Moves> rows) 
   return std::make_shared<const std::vector<Moves>>(std::move(rows));
 }
 
+// `bytes` from source to dest.
+inline CutTask CopyOf(const std::byte* source, std::byte* dest, int64_t bytes) {
+  CutTask task;
+  task.source = source;
+  task.outer = 1;
+  task.column_bytes = 1;
+  task.dtype = DType::kU8;
+  task.moves = Share({{{Move::Kind::kCopy, 0, 0, 0, 0, bytes, 0}}});
+  task.dests = {dest};
+  task.dest_strides = {bytes};
+  return task;
+}
+
 class ExecutorContract : public testing::TestWithParam<ExecutorFactory> {
  protected:
   // One task; it must succeed.

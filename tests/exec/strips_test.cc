@@ -10,18 +10,6 @@ namespace {
 
 absl::StatusOr<Access> Everything(const Interval&) { return Access::kInPlace; }
 
-CutTask CopyOf(const std::byte* source, std::byte* dest, int64_t bytes) {
-  CutTask task;
-  task.source = source;
-  task.outer = 1;
-  task.column_bytes = 1;
-  task.dtype = DType::kU8;
-  task.moves = Share({{{Move::Kind::kCopy, 0, 0, 0, 0, bytes, 0}}});
-  task.dests = {dest};
-  task.dest_strides = {bytes};
-  return task;
-}
-
 std::vector<size_t> StripsPerLaunch(const std::vector<Task>& tasks) {
   const absl::StatusOr<Strips> strips = StripsOf(tasks, Everything);
   EXPECT_TRUE(strips.ok()) << strips.status();

@@ -35,15 +35,9 @@ std::unique_ptr<Executor> RefusingExecutor(absl::Status status) {
 }
 
 CutTask Swap(const std::byte* source, std::byte* dest, int64_t bytes) {
-  CutTask task;
-  task.source = source;
-  task.outer = 1;
-  task.column_bytes = 1;
-  task.dtype = DType::kU8;
+  CutTask task = CopyOf(source, dest, bytes);
   task.moves = Share({{{Move::Kind::kCopy, 0, 0, 0, bytes / 2, bytes / 2, 0},
                        {Move::Kind::kCopy, 0, 0, bytes / 2, 0, bytes / 2, 0}}});
-  task.dests = {dest};
-  task.dest_strides = {bytes};
   return task;
 }
 
