@@ -267,44 +267,6 @@ class TestWaits:
         assert told in caplog.text
 
 
-def in_a_fork(act):
-    """The exit status of a fork that does it."""
-    child = os.fork()
-    if child == 0:
-        try:
-            act()
-            os._exit(0)
-        except cpshard.Error as error:
-            os._exit(7 if error.code == "FAILED_PRECONDITION" and "connect in the worker"
-                     in error.message else 1)
-        finally:
-            os._exit(2)
-    limit = time.monotonic() + 10
-    while time.monotonic() < limit:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return None
-
-
-def test_a_fork_is_told_to_connect_for_itself(server):
-    with cpshard.connect(server.address, deadline=5) as client, \
-            cpshard.loader(Numbers("train"), server.address, group="fork") as loader, \
-            cpshard.rank(server.address, options="round_robin", group="fork", cp_rank=0, cp_size=1,
-                         timeout=20) as rank:
-        rank.next("train")
-        for act in (client.info, lambda: next(client.shard_batches([batch_of(0)], "identity")),
-                    lambda: rank.next("train"), lambda: next(iter(rank)), rank.state,
-                    loader.wait, loader.stop):
-            assert in_a_fork(act) == 7
-        assert in_a_fork(client.close) == 0
-        assert client.info().version
-        assert rank.next("train").step == 1
-
-
 @pytest.mark.parametrize("arguments, words", [
     ({"where": cpshard.Topology("g"), "cp_size": 4}, "where says .*cp_size cannot be given"),
     ({"cp_rank": 0, "streams": []}, "streams is empty"),

@@ -13,6 +13,11 @@ import grpc
 from ._proto import rpc_pb2
 from .errors import Error, error_of, invalid
 
+# What gRPC for Python does at a fork unless told otherwise closes the child's copies of its sockets
+# and lets threads go on in the child that write to their numbers, which others have by then: the
+# tensors of a DataLoader's worker, for one. Read when gRPC is first used in the process.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 MAX_MESSAGE_BYTES = 8 << 20  # of any gRPC message, each way
 MAX_UNARY_BYTES = 4 << 20    # of a ShardBatch or PlanLayout message, each way
 
@@ -27,6 +32,9 @@ _OPTIONS = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
 _LONGEST_PATH = 107  # of a unix socket
 _HOST = re.compile(r"[A-Za-z0-9._-]+\Z")
 _SERVICE = "/cpshard.v1.ShardService/"
+_CONNECT_IN_A_FORK = ("gRPC does not work in a fork of a process that has used it; start workers with "
+                      "multiprocessing's spawn or forkserver and connect in the worker")
+_first_process: int | None = None  # who opened the first channel; a fork has the number of its parent
 
 
 def target_of(address: str) -> str:
@@ -66,15 +74,29 @@ def _is_v6(host: str) -> bool:
     return True
 
 
+def check_may_connect(address: str) -> str:
+    """The address as gRPC takes it. InvalidArgument: it is none. FailedPrecondition: this is a fork of
+    a process that has opened a channel, and a call would hang."""
+    target = target_of(address)
+    if _first_process not in (None, os.getpid()):
+        raise error_of("FAILED_PRECONDITION", f"no connection to {address} from process "
+                       f"{os.getpid()}, a fork of {_first_process}: {_CONNECT_IN_A_FORK}")
+    return target
+
+
 def open_channel(address: str) -> Any:
-    return grpc.insecure_channel(target_of(address), _OPTIONS)
+    """Errors: those of check_may_connect()."""
+    global _first_process
+    target = check_may_connect(address)
+    _first_process = os.getpid()
+    return grpc.insecure_channel(target, _OPTIONS)
 
 
 def check_process(process: int, what: str) -> None:
     """FailedPrecondition: `what` was made by another process, and this is a fork of it."""
     if os.getpid() != process:
         raise error_of("FAILED_PRECONDITION", f"{what} was made in another process, {process}, and "
-                       f"this is {os.getpid()}: connect in the worker")
+                       f"this is {os.getpid()}: {_CONNECT_IN_A_FORK}")
 
 
 def unary(channel: Any, method: str) -> Any:

@@ -68,8 +68,8 @@ class Plan:
 
 
 class Client:
-    """Thread-safe. Connects lazily: a server that is away is Unavailable in the calls. A fork of
-    the process makes a client of its own.
+    """Thread-safe. Connects lazily: a server that is away is Unavailable in the calls. Not for
+    a fork of the process, which cannot connect itself either (FailedPrecondition).
 
     All calls raise cpshard.Error with the server's code and text; of this side's own:
     InvalidArgument: a batch or options that no server takes. DeadlineExceeded: `deadline` seconds

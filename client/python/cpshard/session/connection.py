@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator
 import grpc
 
 from .._proto import service_pb2
-from ..channel import (check_process, error_of_rpc, may_pass, open_channel, stream, target_of,
+from ..channel import (check_may_connect, check_process, error_of_rpc, may_pass, open_channel, stream,
                        unary)
 from ..errors import Error, error_of
 from ..frames import read
@@ -31,7 +31,7 @@ class SessionStream:
     """
 
     def __init__(self, address: str, method: str) -> None:
-        target_of(address)
+        check_may_connect(address)
         self.address = address
         self._method = method
         self._changed = threading.Condition()
