@@ -5,8 +5,8 @@
 # Sets CPSHARD_HAS_CUDA. The toolkit is needed at build time alone: its runtime is linked statically,
 # and a program starts with and without a driver.
 
-set(CPSHARD_CUDA_WAY_OUT "Give one with -DCMAKE_CUDA_COMPILER=.../bin/nvcc (12.8 or newer: PyPI has"
-    " nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl), or"
+set(CPSHARD_CUDA_WAY_OUT "Give one with -DCMAKE_CUDA_COMPILER=.../bin/nvcc (12.8 or newer: PyPI has 13.0"
+    " and newer, nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl), or"
     " configure with -DCPSHARD_CUDA=OFF")
 list(JOIN CPSHARD_CUDA_WAY_OUT "" CPSHARD_CUDA_WAY_OUT)
 

@@ -78,11 +78,13 @@ class Gpu : public Device {
     CPSHARD_ON_DEVICE();
     CPSHARD_RETURN_IF_ERROR(JoinLaunches());
     CPSHARD_CUDA_CALL(cudaEventRecord, marks_[number], copies_);
+    last_mark_ = number;
     return absl::OkStatus();
   }
   absl::Status Await(int number) override {
     CPSHARD_ON_DEVICE();
     CPSHARD_CUDA_CALL(cudaEventSynchronize, marks_[number]);
+    is_idle_ = is_idle_ || last_mark_ == number;
     return absl::OkStatus();
   }
 
@@ -96,11 +98,13 @@ class Gpu : public Device {
     // Before it is known how the launch went: what may be under way is waited for.
     launches_ahead_ = true;
     launch_recorded_ = false;
+    Busy();
     CPSHARD_RETURN_IF_ERROR(CudaStatus(absl::StrCat("launch of ", count, " pieces"),
                                        LaunchPieces(rules, pieces, count, launches_)));
-    // Now, so that nobody has to ask the caller's stream later: it may be gone by then.
-    CPSHARD_CUDA_CALL(cudaEventRecord, launched_, launches_);
-    launch_recorded_ = true;
+    // Now, so that nobody has to ask the caller's stream later: it may be gone by then. Of one's own
+    // it costs the launches behind it more than it tells.
+    if (has_caller_) CPSHARD_CUDA_CALL(cudaEventRecord, launched_, launches_);
+    launch_recorded_ = has_caller_;
     return absl::OkStatus();
   }
 
@@ -110,8 +114,9 @@ class Gpu : public Device {
       Break(status);
       return broken_;
     }
-    absl::Status status = AwaitBoth();
+    absl::Status status = is_idle_ ? absl::OkStatus() : AwaitBoth();
     if (!status.ok()) AwaitEach();
+    is_idle_ = status.ok();
     copies_ahead_ = launches_ahead_ = false;
     launch_recorded_ = true;
     return broken_.ok() ? status : broken_;
@@ -139,8 +144,11 @@ class Gpu : public Device {
     if (!has_caller_) {
       CPSHARD_CUDA_CALL(cudaStreamCreateWithFlags, &launches_, cudaStreamNonBlocking);
     }
+    for (cudaEvent_t* event : {&copied_, &launched_}) {  // for streams to wait for
+      CPSHARD_CUDA_CALL(cudaEventCreateWithFlags, event, cudaEventDisableTiming);
+    }
     // Who waits for one gives his core away: there are as many who wait as Runs at a time.
-    for (cudaEvent_t* event : {&copied_, &launched_, &done_, &marks_[0], &marks_[1]}) {
+    for (cudaEvent_t* event : {&done_, &marks_[0], &marks_[1]}) {
       CPSHARD_CUDA_CALL(cudaEventCreateWithFlags, event,
                         cudaEventDisableTiming | cudaEventBlockingSync);
     }
@@ -162,6 +170,7 @@ class Gpu : public Device {
     CPSHARD_ON_DEVICE();
     CPSHARD_RETURN_IF_ERROR(JoinLaunches());
     copies_ahead_ = true;
+    Busy();
     CPSHARD_CUDA_CALL(cudaMemcpyAsync, to, from, bytes, kind, copies_);
     return absl::OkStatus();
   }
@@ -174,7 +183,13 @@ class Gpu : public Device {
     CPSHARD_CUDA_CALL(cudaEventRecord, launched_, launches_);
     caller_ahead_ = false;
     launches_ahead_ = launch_recorded_ = true;
+    Busy();
     return absl::OkStatus();
+  }
+
+  void Busy() {
+    is_idle_ = false;
+    last_mark_ = -1;
   }
 
   // ... and for the launches before it.
@@ -244,6 +259,8 @@ class Gpu : public Device {
   // What the other queue has not waited for; of the caller: what his stream had before the Run.
   bool copies_ahead_ = false, launches_ahead_ = false, caller_ahead_ = false;
   bool launch_recorded_ = true;  // launched_ is behind the last launch
+  int last_mark_ = -1;           // which is behind everything; -1: none is
+  bool is_idle_ = true;          // everything was waited for
   cudaEvent_t copied_ = nullptr, launched_ = nullptr, done_ = nullptr, marks_[2] = {};
 };
 

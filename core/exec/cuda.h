@@ -26,7 +26,8 @@ struct CudaDevice {
 // The devices that this process sees, device i at place i; at least one. Uses none of them.
 // Unimplemented: built without CUDA. FailedPrecondition, naming the versions of driver and runtime:
 // no driver, one older than the runtime, no device, one that this process cannot have (another has
-// it alone; a service of the driver's is not up; after fork). Internal: anything else.
+// it alone; a service of the driver's is not up; after fork); IsNoDevice (cuda_error.h) says
+// whether that is because the machine has none. Internal: anything else.
 absl::StatusOr<std::vector<CudaDevice>> CudaDevices();
 
 struct CudaExecutorOptions {

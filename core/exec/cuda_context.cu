@@ -1,5 +1,7 @@
 #include "core/exec/cuda_context.cuh"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "core/exec/cuda_error.h"
 #include "core/exec/device/device_lost.h"
@@ -13,11 +15,17 @@ std::string VersionText(int version) {
   return version == 0 ? "none" : absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-std::string Versions() {
-  int driver = 0, runtime = 0;
+// 0: there is none.
+int DriverVersion() {
+  int driver = 0;
   IgnoreCudaError(cudaDriverGetVersion(&driver));
+  return driver;
+}
+
+std::string Versions() {
+  int runtime = 0;
   IgnoreCudaError(cudaRuntimeGetVersion(&runtime));
-  return absl::StrCat("driver ", VersionText(driver), ", runtime ", VersionText(runtime));
+  return absl::StrCat("driver ", VersionText(DriverVersion()), ", runtime ", VersionText(runtime));
 }
 
 // The driver's function of this name; the program is not linked with it, so that it starts without.
@@ -51,9 +59,11 @@ absl::Status CudaStatus(absl::string_view call, cudaError_t error) {
   IgnoreCudaError(error);
   const std::string text = CudaErrorText(call, error);
   switch (kind) {
-    case CudaErrorKind::kNoUsableDevice:
-      return absl::FailedPreconditionError(
+    case CudaErrorKind::kNoUsableDevice: {
+      absl::Status status = absl::FailedPreconditionError(
           absl::StrCat("no usable CUDA device: ", text, "; ", Versions()));
+      return IsOfNoDevice(error, DriverVersion()) ? NoDevice(std::move(status)) : status;
+    }
     case CudaErrorKind::kOutOfMemory:
       return absl::ResourceExhaustedError(text);
     case CudaErrorKind::kCaptured:

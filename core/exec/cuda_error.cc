@@ -1,7 +1,11 @@
 #include "core/exec/cuda_error.h"
 
+#include "absl/strings/cord.h"
+
 namespace cpshard {
 namespace {
+
+constexpr char kNoDevice[] = "cpshard/no-device";  // payload of a status
 
 // After these nothing goes on in the context: CUDA's documentation asks for a new process.
 bool IsSticky(int error) {
@@ -89,5 +93,24 @@ CudaErrorKind KindOfCudaError(int error, bool is_open) {
   }
   return CudaErrorKind::kOther;
 }
+
+bool IsOfNoDevice(int error, int driver) {
+  switch (error) {
+    case 34:  // StubLibrary: a toolkit's, in place of a driver's
+    case 35:  // InsufficientDriver: none is older than any
+      return driver == 0;
+    case 100:  // NoDevice
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status NoDevice(absl::Status status) {
+  status.SetPayload(kNoDevice, absl::Cord());
+  return status;
+}
+
+bool IsNoDevice(const absl::Status& status) { return status.GetPayload(kNoDevice).has_value(); }
 
 }  // namespace cpshard

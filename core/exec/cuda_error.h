@@ -2,6 +2,8 @@
 // (driver_types.h) and of the driver (cuda.h) are the same. Needs no toolkit.
 #pragma once
 
+#include "absl/status/status.h"
+
 namespace cpshard {
 
 enum class CudaErrorKind {
@@ -16,5 +18,14 @@ enum class CudaErrorKind {
 // `is_open`: the process has used the device before this call. What then says that it is lost may,
 // at the first call, say that it never was there.
 CudaErrorKind KindOfCudaError(int error, bool is_open);
+
+// Whether such an error is that of a machine without a GPU, or of a process that is shown none: any
+// other obstacle is for somebody to remove. `driver`: its version, 0 without one.
+bool IsOfNoDevice(int error, int driver);
+
+// `status`, marked so. The mark is kept when the status is passed on.
+absl::Status NoDevice(absl::Status status);
+
+bool IsNoDevice(const absl::Status& status);
 
 }  // namespace cpshard

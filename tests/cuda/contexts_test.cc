@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/exec/cuda_error.h"
 #include "tests/cuda/fixture.h"
 
 namespace cpshard {
@@ -102,6 +103,19 @@ TEST_F(CudaContexts, ADeviceThatDoesNotAnswerLeavesTheOthers) {
   EXPECT_THAT(devices->at(1).name, HasSubstr("error 46"));
   EXPECT_EQ(devices->at(2).name, "fake GPU 2");
   EXPECT_EQ(Made(2)->name(), "cuda:2");
+}
+
+TEST_F(CudaContexts, OnlyWhoIsShownNoDeviceIsToldThatThereIsNone) {
+  for (const auto& [error, is_none] :
+       {std::pair(100, true), {35, false}, {802, false}, {803, false}, {46, false}, {3, false}}) {
+    fake_cuda::Inject({.call = "cudaGetDeviceCount", .error = error, .times = 2});
+    for (const absl::Status& status :
+         {CudaDevices().status(), MakeCudaExecutor(0, Small()).status()}) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+      EXPECT_EQ(IsNoDevice(status), is_none) << status;
+    }
+    fake_cuda::Heal();
+  }
 }
 
 TEST_F(CudaContexts, ADeviceThatIsNotThereIsRefusedWithTheNumberOfThem) {

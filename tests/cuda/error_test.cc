@@ -63,5 +63,20 @@ TEST(CudaError, TheRestIsOfTheCall) {
   EXPECT_EQ(KindOfCudaError(0, true), Kind::kNone);
 }
 
+TEST(CudaError, AMachineWithoutADeviceIsNotOneWhoseDeviceCannotBeUsed) {
+  EXPECT_TRUE(IsOfNoDevice(NumberOfCudaError("NoDevice"), 13000));
+  for (const char* name : {"InsufficientDriver", "StubLibrary"}) {
+    EXPECT_TRUE(IsOfNoDevice(NumberOfCudaError(name), 0));
+    for (const int driver : {11080, 12080, 12090}) {
+      EXPECT_FALSE(IsOfNoDevice(NumberOfCudaError(name), driver));
+    }
+  }
+  for (const char* name : {"SystemNotReady", "SystemDriverMismatch", "DevicesUnavailable",
+                           "InitializationError", "Unknown", "MemoryAllocation"}) {
+    for (const int driver : {0, 13000})
+      EXPECT_FALSE(IsOfNoDevice(NumberOfCudaError(name), driver)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace cpshard

@@ -89,33 +89,55 @@ void Expect(const Cut& cut, const CutTask& task, std::vector<GuardedMemory>& des
   }
 }
 
-// Carries out `cut` and compares all bytes of its destinations, guards and gaps included.
-void CheckCut(Executor& executor, const Cut& cut) {
-  const SourceMemory source = SourceOf(cut);
-  CutTask task;
-  task.source = source.data();
-  task.outer = cut.outer;
-  task.column_bytes = cut.inner * ItemSize(cut.dtype);
-  task.source_stride = cut.one_row_for_all ? 0 : cut.columns * task.column_bytes;
-  task.dtype = cut.dtype;
-  task.fill.bits = Encode(cut.dtype, static_cast<double>(cut.fill));
-  task.moves = Share(cut.rows);
-  task.row_divisor = cut.row_divisor;
-  std::vector<GuardedMemory> dests;
-  for (int64_t columns : cut.dest_columns) {
-    task.dest_strides.push_back((columns * cut.inner + cut.gap) * ItemSize(cut.dtype));
-    dests.emplace_back(cut.dest_offset, cut.outer * task.dest_strides.back());
+// A cut in memory, with what its destinations should hold in the end.
+class PlacedCut {
+ public:
+  explicit PlacedCut(const Cut& cut) : cut_(cut), source_(SourceOf(cut)) {
+    task_.source = source_.data();
+    task_.outer = cut.outer;
+    task_.column_bytes = cut.inner * ItemSize(cut.dtype);
+    task_.source_stride = cut.one_row_for_all ? 0 : cut.columns * task_.column_bytes;
+    task_.dtype = cut.dtype;
+    task_.fill.bits = Encode(cut.dtype, static_cast<double>(cut.fill));
+    task_.moves = Share(cut.rows);
+    task_.row_divisor = cut.row_divisor;
+    for (int64_t columns : cut.dest_columns) {
+      task_.dest_strides.push_back((columns * cut.inner + cut.gap) * ItemSize(cut.dtype));
+      dests_.emplace_back(cut.dest_offset, cut.outer * task_.dest_strides.back());
+    }
+    for (GuardedMemory& dest : dests_) task_.dests.push_back(dest.data());
+    Expect(cut, task_, dests_);
   }
-  for (GuardedMemory& dest : dests) task.dests.push_back(dest.data());
-  Expect(cut, task, dests);
-  const Task tasks[] = {task};
-  ASSERT_TRUE(executor.Run(tasks).ok());
-  for (size_t k = 0; k < dests.size(); ++k) {
-    ASSERT_TRUE(dests[k].Matches())
-        << "dest " << k << ", " << DTypeName(cut.dtype) << ", inner " << cut.inner << ", source +"
-        << cut.source_offset << ", dest +" << cut.dest_offset;
+
+  const CutTask& task() const { return task_; }
+
+  // All bytes of its destinations, guards and gaps included.
+  void Check() const {
+    for (size_t k = 0; k < dests_.size(); ++k) {
+      ASSERT_TRUE(dests_[k].Matches())
+          << "dest " << k << ", " << DTypeName(cut_.dtype) << ", inner " << cut_.inner
+          << ", source +" << cut_.source_offset << ", dest +" << cut_.dest_offset;
+    }
   }
+
+ private:
+  Cut cut_;
+  SourceMemory source_;
+  CutTask task_;
+  std::vector<GuardedMemory> dests_;
+};
+
+// In one Run.
+void CheckCuts(Executor& executor, const std::vector<Cut>& cuts) {
+  std::vector<PlacedCut> placed;
+  std::vector<Task> tasks;
+  for (const Cut& cut : cuts) tasks.push_back(placed.emplace_back(cut).task());
+  const absl::Status status = executor.Run(tasks);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const PlacedCut& cut : placed) ASSERT_NO_FATAL_FAILURE(cut.Check());
 }
+
+void CheckCut(Executor& executor, const Cut& cut) { CheckCuts(executor, {cut}); }
 
 // One move of each kind, from column 2 (or 1, to be continued) to column 1.
 std::vector<Move> MovesOfEveryKind(DType dtype, int64_t length) {
@@ -135,12 +157,13 @@ TEST_P(ExecutorContract, EveryMoveOfEveryDTypeWritesItsColumnsAtEveryAlignment) 
         cut.dest_columns = {length + 2};  // a column before, one behind: not written
         for (int64_t inner : {1, 3}) {
           cut.inner = inner;
+          std::vector<Cut> cuts;
           ForAlignments([&](size_t source, size_t dest) {
             cut.source_offset = source;
             cut.dest_offset = dest;
-            CheckCut(*executor_, cut);
+            cuts.push_back(cut);
           });
-          if (HasFatalFailure()) return;
+          ASSERT_NO_FATAL_FAILURE(CheckCuts(*executor_, cuts));
         }
       }
     }

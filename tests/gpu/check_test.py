@@ -185,6 +185,16 @@ PASS, FAIL, SKIP, GOAL, ROW = {PASS}, {FAIL}, {SKIP}, {GOAL}, {ROW}
             least, median, most = row["ratio"]
             self.assertTrue(0 < least <= median <= most, row)
 
+    def test_a_device_that_cannot_be_used_is_a_failure_and_none_at_all_is_not(self):
+        status, printed, report = self.check(self.rehearsal(), CPSHARD_STAND_IN_ABSENT="none here")
+        self.assertEqual(status, 77, printed)
+        self.assertEqual(self.verdicts(report), {"device": "SKIP"})
+        status, printed, report = self.check(self.rehearsal(),
+                                             CPSHARD_STAND_IN_UNUSABLE="driver 12.8, runtime 13.0")
+        self.assertEqual(status, 1, printed)
+        self.assertEqual(self.verdicts(report)["device"], "FAIL")
+        self.assertIn("FAIL  device: driver 12.8, runtime 13.0", printed)
+
     def test_a_device_that_leaves_bytes_out_fails_every_row_with_where(self):
         status, printed, report = self.check(self.rehearsal(), CPSHARD_STAND_IN_WRONG="1")
         self.assertEqual(status, 1, printed)

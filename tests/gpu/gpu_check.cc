@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/exec/cuda.h"
+#include "core/exec/cuda_error.h"
 #include "tests/gpu/corpus.h"
 #include "tests/gpu/findings.h"
 #include "tests/gpu/lost.h"
@@ -96,9 +97,10 @@ std::string Described(const CudaDevice& device) {
                       device.memory_bytes >> 20, " MB");
 }
 
-// "No device" is what a machine is like; anything else that CUDA says is a fault.
+// "No device" is what a machine is like; anything else that CUDA says is a fault: an old driver
+// too.
 int WithoutDevice(const absl::Status& why, const CheckOptions& options) {
-  const bool has_none = absl::IsFailedPrecondition(why) || absl::IsUnimplemented(why);
+  const bool has_none = IsNoDevice(why) || absl::IsUnimplemented(why);
   Findings findings(options.json, "none");
   findings.Add({"device", has_none ? "SKIP" : "FAIL", std::string(why.message())});
   return has_none && !findings.has_failed() ? 77 : 1;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/exec/cuda.h"
+#include "core/exec/cuda_error.h"
 #include "core/exec/device/device_lost.h"
 #include "core/exec/device/emulated.h"
 #include "tests/exec/wrapped_device.h"
@@ -134,7 +135,15 @@ int64_t LoseAfterLaunches() {
 
 }  // namespace
 
+// CPSHARD_STAND_IN_ABSENT: there is no device, and why; CPSHARD_STAND_IN_UNUSABLE: there is one
+// that cannot be used.
 absl::StatusOr<std::vector<CudaDevice>> CudaDevices() {
+  if (const char* why = std::getenv("CPSHARD_STAND_IN_ABSENT")) {
+    return NoDevice(absl::FailedPreconditionError(why));
+  }
+  if (const char* why = std::getenv("CPSHARD_STAND_IN_UNUSABLE")) {
+    return absl::FailedPreconditionError(why);
+  }
   return std::vector<CudaDevice>{{"stand-in", 0, 0, kMemoryBytes}};
 }
 

@@ -67,6 +67,9 @@ TEST_P(GpuStream, ARunReadsWhatTheStreamBroughtAndIsReadByWhatComesBehind) {
   options.executor = GetParam().executor;
   const auto executor = MadeExecutor(options);
   ASSERT_TRUE(Enqueue(source_, zeros_).ok() && Enqueue(brought_, numbers_).ok());
+  // The kernels of a first copy of each kind are loaded now: that waits for whatever is under way.
+  ASSERT_TRUE(Enqueue(dest_, brought_).ok() && Enqueue(kept_, dest_).ok());
+  ASSERT_TRUE(EnqueueSpin(1).ok());
   ASSERT_TRUE(Enqueue(kept_, zeros_).ok() && WaitForDevice().ok());
   const Task tasks[] = {Swap(source_.data(), dest_.data(), kBytes)};
   for (int round = 0; round < 10; ++round) {

@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -57,11 +60,22 @@ void Send(const OwnedFd& fd, const std::string& bytes) {
             static_cast<ssize_t>(bytes.size()));
 }
 
-// Bytes that have arrived.
-int Unread(const OwnedFd& fd) {
-  int bytes = 0;
-  EXPECT_EQ(ioctl(fd.get(), FIONREAD, &bytes), 0);
-  return bytes;
+// How many answers have arrived whole, of a peer that has read nothing: the headers that end a
+// stream.
+int Answered(const OwnedFd& fd) {
+  int unread = 0;
+  EXPECT_EQ(ioctl(fd.get(), FIONREAD, &unread), 0);
+  std::string bytes(unread, '\0');
+  bytes.resize(
+      std::max<ssize_t>(recv(fd.get(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT), 0));
+  int answers = 0;
+  for (size_t at = 0; at + 9 <= bytes.size();) {
+    const auto byte = [&](int i) { return static_cast<uint8_t>(bytes[at + i]); };
+    const size_t end = at + 9 + ((byte(0) << 16) | (byte(1) << 8) | byte(2));
+    answers += end <= bytes.size() && byte(3) == 1 && (byte(4) & 1) != 0;
+    at = end;
+  }
+  return answers;
 }
 
 // Answers every call with 64 KiB messages, for ever.
@@ -201,12 +215,12 @@ TEST_P(StoppingServer, IsNotHeldBackByAPeerThatReadsNothing) {
   auto server = *Server::Start({.listen = {ListenOn(GetParam())}, .workers = 1});
   const OwnedFd client = Connect(server->addresses()[0]);
   Send(client, Preface());
-  // Less than its limit of concurrent streams at a time, until no answer gets through any more.
-  uint32_t stream = 1;
-  for (int last = -1; last < Unread(client); absl::SleepFor(absl::Milliseconds(50))) {
-    last = Unread(client);
-    for (int i = 0; i < 100; ++i, stream += 2) {
-      Send(client, Request(stream, "/cpshard.v1.ShardService/GetServerInfo"));
+  // Fewer than its limit of concurrent streams at a time: the next ones when those before them are
+  // answered, until no answer gets through any more.
+  int calls = 0;
+  while (Eventually([&] { return Answered(client) == calls; }, absl::Seconds(1))) {
+    for (const int end = calls + 100; calls < end; ++calls) {
+      Send(client, Request(2 * calls + 1, "/cpshard.v1.ShardService/GetServerInfo"));
     }
   }
   const absl::Time begin = absl::Now();

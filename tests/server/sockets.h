@@ -21,8 +21,8 @@ namespace cpshard {
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
 template <typename Condition>
-bool Eventually(Condition condition) {
-  for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end;) {
+bool Eventually(Condition condition, absl::Duration patience = kPatience) {
+  for (const absl::Time end = absl::Now() + patience; absl::Now() < end;) {
     if (condition()) return true;
     absl::SleepFor(absl::Milliseconds(1));
   }
