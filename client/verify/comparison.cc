@@ -152,6 +152,7 @@ absl::StatusOr<FirstDifference> Comparison::Explained(const StreamParts& parts, 
   first.found = texts.found;
   if (stream.extent == Extent::kWhole || stream.layout != kTokens) return first;
   const ElementPlace at = StreamAxes(reference_.plan(), stream).At(first.rank, element);
+  if (!reference_.Has(at.column)) return first;
   OddElement odd{&stream, first.rank, &parts.ours[k],           &parts.theirs[k],
                  element, at,         reference_.At(at.column), other_ranks};
   if (stream.extent == Extent::kLocal) {

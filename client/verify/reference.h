@@ -72,7 +72,11 @@ class Reference {
   bool has_trace() const { return trace_.has_value(); }
   BufferPool& pool() const { return *pool_; }
 
-  // Where a column of the tokens came from and who holds it. Precondition: has_trace().
+  // Whether the batch has that row. Of one without rows a stream that stands for all of them
+  // (position_ids of mRoPE) has elements all the same. Precondition, here and below: has_trace().
+  bool Has(const PaddedColumn& column) const { return trace_->OfColumn(column).ok(); }
+
+  // Where a column of the tokens came from and who holds it. Precondition: Has(column).
   Explanation At(PaddedColumn column) const;
 
   // Parts of it, for what is asked of many columns. Cost: log(runs), whatever the ranks are.

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/plan/token_bits.h"
 
@@ -47,6 +50,46 @@ const ValueView* TokenValues(absl::string_view name, const ShardPlan& plan,
 }
 
 // --- which tokens are padding --------------------------------------------------------------------
+
+// A value per token, in the caller's memory or in its own.
+struct MaskValues {
+  ValueView view;
+  std::vector<std::byte> own;
+};
+
+// [B, H, Q, K] -> [B, min(Q, K)], as ViewOf::How::kHeadZeroDiagonal.
+MaskValues HeadZeroDiagonal(const ValueView& mask) {
+  const std::vector<int64_t>& dims = mask.dims();
+  const int64_t tokens = std::min(dims[2], dims[3]), item = ItemSize(mask.dtype());
+  MaskValues diagonal;
+  diagonal.own.resize(dims[0] * tokens * item);
+  for (int64_t i = 0; i < dims[0] * tokens; ++i) {
+    const int64_t row = i / tokens, token = i % tokens;
+    const int64_t from = row * dims[1] * dims[2] * dims[3] + token * (dims[3] + 1);
+    std::memcpy(diagonal.own.data() + i * item, mask.data() + from * item, item);
+  }
+  diagonal.view = ValueView(mask.dtype(), {dims[0], tokens}, diagonal.own.data());
+  return diagonal;
+}
+
+std::optional<MaskValues> ValuesOfMask(absl::string_view name, const ShardPlan& plan,
+                                       const PlanValues& values) {
+  if (const ValueView* tokens = TokenValues(name, plan, values)) return MaskValues{*tokens, {}};
+  const auto found = values.find(name);
+  if (found == values.end() || found->second.dims().size() != 4) return std::nullopt;
+  const std::vector<int64_t>& dims = found->second.dims();
+  if (dims[1] == 0 || !IsOfRows({dims[0], std::min(dims[2], dims[3])}, plan.chunks.front())) {
+    return std::nullopt;
+  }
+  return HeadZeroDiagonal(found->second);
+}
+
+// How a batch's own mask says that a token is none; nullopt: that is not agreed on (contract 2.5).
+std::optional<Op> PaddingOp(const TensorSpec& mask) {
+  if (mask.name == "padding_mask") return Op::kNotZero;
+  if (mask.dims.size() != 4 || mask.dtype == DType::kBool) return Op::kIsZero;
+  return IsFloating(mask.dtype) ? std::optional(Op::kNotZero) : std::nullopt;
+}
 
 // A value of a mask, cast as the layout casts it.
 template <typename T>
@@ -98,7 +141,8 @@ std::optional<TokenBits> PaddingBySegments(const Generated& mask, const LayoutPl
 std::optional<TokenBits> PaddingOfMask(const ShardPlan& plan, const Documents& documents,
                                        const BatchSpec& spec, const PlanValues& values) {
   absl::string_view source = spec.Has("padding_mask") ? "padding_mask" : "attention_mask";
-  Op op = spec.Has("padding_mask") ? Op::kNotZero : Op::kIsZero;
+  std::optional<Op> op;
+  if (const TensorSpec* own = spec.FindTensor(source)) op = PaddingOp(*own);
   std::optional<DType> cast;
   const auto given = std::find_if(plan.streams.begin(), plan.streams.end(),
                                   [](const StreamPlan& s) { return s.name == "padding_mask"; });
@@ -114,9 +158,9 @@ std::optional<TokenBits> PaddingOfMask(const ShardPlan& plan, const Documents& d
   } else if (documents.from == "lengths") {
     return std::nullopt;
   }
-  const ValueView* mask = TokenValues(source, plan, values);
-  if (mask == nullptr) return std::nullopt;
-  return PaddingByValue(*mask, op, cast);
+  const std::optional<MaskValues> mask = ValuesOfMask(source, plan, values);
+  if (!op || !mask) return std::nullopt;
+  return PaddingByValue(mask->view, *op, cast);
 }
 
 // --- counting ------------------------------------------------------------------------------------
@@ -308,7 +352,8 @@ std::vector<std::string> TotalsNeeds(const BatchSpec& spec) {
   std::vector<std::string> needs;
   for (absl::string_view name : {"labels", "padding_mask", "attention_mask"}) {
     const TensorSpec* tensor = spec.FindTensor(name);
-    if (tensor == nullptr || tensor->dims.empty() || tensor->dims.size() > 2) continue;
+    if (tensor == nullptr || tensor->dims.empty()) continue;
+    if (tensor->dims.size() > 2 && (name != "attention_mask" || tensor->dims.size() != 4)) continue;
     if (name == "labels" && IsFloating(tensor->dtype)) continue;
     needs.emplace_back(name);
   }

@@ -230,6 +230,25 @@ TEST_F(VerifyTest, WithoutAMeshTheOnlyRankIsCompared) {
   EXPECT_TRUE(Verified(R"({"identity": {}})", std::nullopt).different());
 }
 
+TEST_F(VerifyTest, ABatchWithoutRowsIsComparedInTheStreamsThatHaveElements) {
+  batch_.tensors.clear();
+  for (const char* name : {"input_ids", "labels"}) {
+    batch_.tensors.push_back(MakeTensor(name, DType::kI64, {0, 8}, [](int64_t) { return 0; }));
+  }
+  batch_.tensors.push_back(
+      MakeTensor("position_ids", DType::kI64, {3, 1, 8}, [](int64_t i) { return i % 8; }));
+  for (const char* options : {kRoundRobin, kContiguous}) {
+    std::vector<Batch> shards = Shards(options, 2);
+    Write(shards);
+    EXPECT_FALSE(Verified(options).different());
+    Set(Stream(shards[1], "position_ids"), 11, 99);
+    Write(shards);
+    const Findings findings = Verified(options);
+    EXPECT_THAT(Unequal(findings), testing::ElementsAre("position_ids"));
+    EXPECT_EQ(Of(findings, "position_ids").first->found, "99");
+  }
+}
+
 // Packed rows as one flat stream: [2, 14] = 28 tokens do not divide, so rows of 16.
 class VerifyThdTest : public VerifyTest {
  protected:

@@ -161,6 +161,17 @@ class Tokens(ExplainTest):
         lines = self.lines(self.shard(batch, ROWS_OPTIONS, 2), "--row=1", "--token=4")
         self.assertEqual(lines["position_ids"], "[4, 14, 24]")
 
+    def test_positions_that_all_rows_share_do_not_say_how_many_rows_there_are(self):
+        # 64 bits beside 32: they stand first in the files.
+        narrow = {name: tensor("I32", ROWS[name].array) for name in ("input_ids", "labels")}
+        shared = np.arange(6)[None]
+        for layout, positions in (("round_robin", np.stack([shared] * 3)),
+                                  ("contiguous", np.stack([shared] * 3)), ("glm5_next", shared)):
+            with self.subTest(layout=layout):
+                batch = narrow | {"position_ids": tensor("I64", positions)}
+                options = {layout: {}, "padding_token_id": 0}
+                self.comes_back(self.shard(batch, options, 2, name=layout), 2, 6)
+
 
 class Documents(ExplainTest):
     # Rows of 16 columns over two ranks: documents of 5 on 8 and 8 on 8, then 3 on 4 and 12 on 12.

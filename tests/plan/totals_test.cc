@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -208,6 +209,44 @@ TEST(Totals, BelieveTheMaskThatTheRanksAreGiven) {
       Of(3, 1, 4));
 }
 
+// [2, 2, 4, 5] with these on the main diagonals of head 0, and what would count otherwise
+// elsewhere.
+std::vector<int64_t> FourAxes(const PackedBatch::Rows& diagonals, int64_t elsewhere) {
+  std::vector<int64_t> mask(2 * 2 * 4 * 5, elsewhere);
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t i = 0; i < 4; ++i) mask[row * 2 * 4 * 5 + i * 5 + i] = diagonals[row][i];
+  }
+  return mask;
+}
+
+// Contract 2.5: a bool mask says which tokens attend, an additive one what is added to the others.
+TEST(Totals, GoByTheDiagonalOfAMaskOfFourAxes) {
+  const PackedBatch::Rows attends = {{1, 1, 1, 0}, {1, 0, 0, 0}};
+  const PackedBatch::Rows added = {{0, 0, 0, -8}, {0, -8, -8, -8}};
+  for (const DType dtype : {DType::kBool, DType::kF32}) {
+    const bool is_bool = dtype == DType::kBool;
+    std::vector<int64_t> mask = is_bool ? FourAxes(attends, 0) : FourAxes(added, -8);
+    for (int64_t& value : mask) {
+      if (!is_bool) value = static_cast<int64_t>(std::bit_cast<uint32_t>(float(value)));
+    }
+    PackedBatch batch = Labelled({{5, 5, 5, 5}, {5, 5, 5, 5}});
+    batch.Set({"attention_mask", dtype, {2, 2, 4, 5}}, mask);
+    EXPECT_THAT(TotalsNeeds(batch.spec()), ElementsAre("labels", "attention_mask"));
+    for (const Sharder& sharder : {Contiguous({}), RoundRobin({}), Identity()}) {
+      EXPECT_EQ(Counted(sharder, batch, {"labels", "attention_mask"}).batch, Of(4, 4, 8));
+    }
+    const Totals totals = Counted(Contiguous({}), batch, {"labels", "attention_mask"});
+    EXPECT_THAT(totals.ranks, ElementsAre(Of(3, 1, 4), Of(1, 3, 4)));
+  }
+}
+
+TEST(Totals, DoNotGuessWhatIntegersOfFourAxesMean) {
+  PackedBatch batch = Labelled({{5, 5, 5, 5}, {5, 5, 5, 5}});
+  batch.Set({"attention_mask", DType::kI64, {2, 2, 4, 5}},
+            FourAxes({{1, 1, 1, 0}, {1, 0, 0, 0}}, 0));
+  EXPECT_EQ(Counted(Identity(), batch, {"labels", "attention_mask"}).batch, Of(8, 0, 8));
+}
+
 TEST(Totals, DoNotReadAMaskOfAnotherShape) {
   PackedBatch batch = Supervised(4);
   batch.Set({"attention_mask", DType::kI64, {1, 5}}, {0, 0, 0, 0, 0});
@@ -353,7 +392,7 @@ TEST(Totals, NeedLabelsAndMasksOfRows) {
 
 TEST(Totals, DoNotNeedWhatTheyCannotRead) {
   PackedBatch batch(2, 4);
-  batch.Set({"labels", DType::kF32, {2, 4}}).Set({"attention_mask", DType::kBool, {2, 1, 4, 4}});
+  batch.Set({"labels", DType::kF32, {2, 4}}).Set({"attention_mask", DType::kBool, {2, 4, 4}});
   batch.SetScalar("padding_mask", int64_t{1});
   EXPECT_THAT(TotalsNeeds(batch.spec()), IsEmpty());
 }

@@ -141,9 +141,11 @@ absl::StatusOr<LayoutTrace::StreamShape> ShapeOf(const RankFile& file, const Sha
           "'", file.path(), "': stream '", spec.name, "' ", DimsString(spec.dims), " has not the ",
           SlotsOf(layout), " slots of its layout on axis ", cut.seq_axis, " (another batch?)"));
     }
-    // What was cut tells better than what was not, and a stream of tokens better than another.
-    const int of_extent = cut.extent == Extent::kLocal ? 4 : cut.extent == Extent::kPadded ? 2 : 0;
-    const int worth = of_extent + (of_tokens ? 2 : 1);
+    // What was cut tells better than what was not, a stream of tokens better than another, and one
+    // row, which may stand for all, only where nothing has more.
+    const int of_extent = cut.extent == Extent::kLocal ? 6 : cut.extent == Extent::kPadded ? 3 : 0;
+    const bool one_for_all = spec.name == "position_ids" && told && told->rows == 1;
+    const int worth = of_extent + (one_for_all ? 1 : of_tokens ? 3 : 2);
     if (!told || worth <= best) continue;
     best = worth;
     shape = told;
