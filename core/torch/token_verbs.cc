@@ -194,6 +194,14 @@ at::Tensor FirstColumns(const at::Tensor& local, const SymTokenMap& map, int64_t
   return local.narrow_symint(axis, 0, columns);
 }
 
+// Whether the one rank of a map has its slots in another order than the columns. The moves say so
+// on the host, wherever the order is; those of no length say nothing.
+bool Reorders(const SymTokenMap& map) {
+  if (map.sizes.size() != 1 || !IsReadable(map.moves)) return false;
+  const at::Tensor slots = map.moves.select(1, 1), columns = map.moves.select(1, 2);
+  return slots.ne(columns).logical_and(map.moves.select(1, 3).gt(0)).any().item<bool>();
+}
+
 int64_t AxisOf(const at::Tensor& tensor, int64_t dim) {
   CheckStrided(tensor, "the tensor");
   return at::maybe_wrap_dim(dim, tensor.dim(), /*wrap_scalar=*/false);
@@ -233,11 +241,17 @@ at::Tensor GatherTokenTensor(const at::Tensor& tensor, const SymTokenMap& map,
   const char* verb = options.trim ? "gather_token_tensor with trim" : "gather_token_tensor";
   const GatherSteps steps =
       OrTell(tensor, group, verb, [&] { return StepsOf(tensor, map, layout, group, options); });
-  const at::Tensor full =
-      group.size() == 1 ? tensor
-                        : CallGatherTokens(tensor, map.order, map.moves, map.sizes, steps.axis,
-                                           group.name(), options.slice_gradient, verb,
-                                           /*needs_gradient=*/false);
+  at::Tensor full = tensor;
+  if (group.size() > 1) {
+    full = CallGatherTokens(tensor, map.order, map.moves, map.sizes, steps.axis, group.name(),
+                            options.slice_gradient, verb, /*needs_gradient=*/false);
+  } else if (Reorders(map)) {
+    const c10::SymInt slots = tensor.sym_size(steps.axis);
+    TORCH_CHECK_VALUE(slots == map.sizes[0], "a tensor of shape ", tensor.sym_sizes(), " has ",
+                      slots, " slots on axis ", steps.axis, ", the map has ", map.sizes[0],
+                      "; it does not match the batch that was sharded");
+    full = tensor.index_select(steps.axis, map.order);
+  }
   return Trimmed(full, steps, layout, options.fill);
 }
 

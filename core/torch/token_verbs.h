@@ -48,8 +48,8 @@ struct GatherTokenOptions {
 };
 
 // The full tensor in global order from every rank's `tensor` [..., L, ...] (9.3): one collective,
-// or none without a group, when the tensor itself comes back. Differentiable, once; integers have
-// no gradient.
+// or none without a group, when the tensor itself comes back, unless the map is of one rank whose
+// slots are in another order than the columns. Differentiable, once; integers have no gradient.
 at::Tensor GatherTokenTensor(const at::Tensor& tensor, const TokenMap& map,
                              const TokenTensorLayout& layout, const TokenGroup& group,
                              const GatherTokenOptions& options = {});

@@ -111,6 +111,30 @@ def test_a_gather_has_a_gradient_and_that_has_none(worlds):
         assert isinstance(raised, Raised) and "NotImplementedError" in raised.kinds
 
 
+# --- one rank ------------------------------------------------------------------------------------
+
+def gathers_of_one(mesh: Any, indices: torch.Tensor) -> list[Any]:
+    """The verbs that take a map of the caller's."""
+    layout = ours.ShardLayout(local_token_global_indices=indices[None], padded_seq_len=4)
+    by_layout = ours.ContextParallelSharder(
+        device_mesh=mesh, shard_batch=ours.shard_batch_identity, shard_layout=layout)
+    by_map = ours.ContextParallelSharder(
+        device_mesh=mesh, shard_batch=ours.shard_batch_identity,
+        local_token_global_indices=lambda *_: indices)
+    return [lambda *a: ours.gather_token_tensor_by_indices(mesh, a[0], indices, *a[1:]),
+            by_layout.gather_token_tensor, by_map.gather_token_tensor,
+            by_map.token_layout(columns=4).gather_token_tensor]
+
+
+@pytest.mark.parametrize("mesh", [None, Ranks(1)], ids=["no mesh", "a mesh of one"])
+@pytest.mark.parametrize("indices", [[0, 1, 2, 3], [2, 0, 3, 1], [2, 3, 6, 7], [0, 0, 1, 1]])
+def test_one_rank_gets_the_tensor_itself_back_whatever_map_the_caller_has(mesh, indices):
+    """Contract 9.3; a plan's own map is another matter (test_layout_verbs.py)."""
+    local = torch.ones(1, 4)
+    for gather in gathers_of_one(mesh, torch.tensor(indices)):
+        assert gather(local) is local
+
+
 # --- numbers -------------------------------------------------------------------------------------
 
 FILLS = [np.float32(1.5), np.int64(3), np.float64("-inf"), np.bool_(True), torch.tensor(2.5),

@@ -64,6 +64,16 @@ def test_an_array_of_other_strides_or_byte_order_is_read_by_its_values(strided: 
     assert shard.batch["labels"].tolist() == tokens()[:, [0, 1, 2, 9, 10, 11]].tolist()
 
 
+def test_lengths_of_one_document_may_be_a_column_of_a_table():
+    """Of one row: what is left has one element, and the strides of the table."""
+    table = torch.tensor([[[6, 8]]])
+    batch = batch_of(torch.arange(8)[None]) | {
+        "position_ids": torch.arange(8)[None], "seq_lens": table[..., 0],
+        "seq_lens_padded": table[..., 1]}
+    shards = embedded.plan(batch, "thd", 2).shards()
+    assert [shard.batch["input_ids"].tolist() for shard in shards] == [[0, 1, 6, 7], [2, 3, 4, 5]]
+
+
 def test_none_is_absent_and_lists_are_taken_apart():
     batch = batch_of(tokens()) | {"position_ids": None, "parts": [tokens(), tokens(1, 3)]}
     shard = embedded.plan(batch, "identity", None).shard(0)

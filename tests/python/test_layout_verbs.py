@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from dropin_cases import packed
+from dropin_cases import Ranks, packed
 
 import cpshard
 import cpshard.torch
@@ -178,6 +178,77 @@ def in_numpy(mesh):
 
 def test_a_sharder_takes_a_layout_whose_arrays_are_numpy_s(worlds):
     assert worlds.run(2, in_numpy) == [(True, packed()["labels"].tolist())] * 2
+
+
+# --- one rank ------------------------------------------------------------------------------------
+
+# Its slots are the columns 6 ... 9, then 0 ... 5, of which two are the pad of S = 8.
+TURNED = {"explicit": {"ranks": [{"runs": [{"source": 6, "length": 4},
+                                           {"source": 0, "length": 6}]}]},
+          "padding_token_id": 0}
+SLOTS = [6, 7, 8, 9, 0, 1, 2, 3, 4, 5]
+
+
+def turned(length):
+    """The plan's layout for one rank, and its labels. `length`: 10 needs no pad, 8 two columns."""
+    ids = torch.arange(2 * length).view(2, length)
+    shard = embedded.plan({"input_ids": ids, "labels": ids + 100}, TURNED, 1).shard(0)
+    return ids + 100, shard.layout, shard.batch["labels"]
+
+
+@pytest.mark.parametrize("mesh", [None, Ranks(1)], ids=["no mesh", "a mesh of one"])
+@pytest.mark.parametrize("length", [10, 8])
+def test_one_rank_whose_slots_are_in_another_order_gathers_in_that_of_the_columns(mesh, length):
+    """gather(shard(x)) = x (contract 15.2), padded or trimmed, by every verb that has the map."""
+    full, layout, labels = turned(length)
+    padded = torch.cat((full, torch.full((2, 10 - length), -100)), 1)
+    assert labels.tolist() == padded[:, SLOTS].tolist()
+    by_value = cpshard.torch.token_layout(layout, mesh)
+    planned = cpshard.torch.ContextParallelSharder(
+        device_mesh=mesh, shard_batch=cpshard.torch.shard_batch_by(TURNED))
+    gathers = [by_value.gather_token_tensor,
+               lambda *a, **k: cpshard.torch.gather_token_tensor(layout, mesh, *a, **k)]
+    if mesh is not None:
+        planned.shard({"input_ids": full.clone(), "labels": full})
+        gathers += [planned.gather_token_tensor, planned.token_layout().gather_token_tensor]
+    for gather in gathers:
+        assert gather(labels).tolist() == padded.tolist()
+        assert gather(labels, trim=True).tolist() == full.tolist()
+        assert gather(labels.t(), 0, trim=True, gradient="slice").tolist() == full.t().tolist()
+        assert gather(labels[..., None].bfloat16(), -2).dtype == torch.bfloat16
+        leaf = labels.double().requires_grad_()
+        (gather(leaf) * torch.arange(10)).sum().backward()
+        assert leaf.grad.tolist() == [[float(column) for column in SLOTS]] * 2
+        with pytest.raises(ValueError, match="9"):
+            gather(labels[:, :9])
+        with pytest.raises(IndexError):
+            gather(labels, 2)
+
+
+def test_a_compiled_gather_of_one_rank_goes_by_its_map():
+    _, layout, labels = turned(8)
+    made = cpshard.torch.token_layout(layout)
+
+    def run(tokens, tensor):
+        return tokens.gather_token_tensor(tensor), tokens.gather_token_tensor(tensor, trim=True)
+
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True, dynamic=True)
+    assert all(map(torch.equal, compiled(made, labels), run(made, labels)))
+
+
+def test_one_rank_whose_slots_are_in_order_is_given_the_very_tensor():
+    batch = embedded.plan(batch_of("contiguous"), "contiguous", 1).shard(0)
+    labels = batch.batch["labels"]
+    assert cpshard.torch.gather_token_tensor(batch.layout, None, labels) is labels
+
+
+def test_one_rank_of_several_without_a_mesh_is_given_its_shard():
+    """There is nobody to ask (T53)."""
+    shard = embedded.plan({"input_ids": torch.arange(8)[None], "labels": torch.arange(8)[None]}, {
+        "explicit": {"ranks": [{"runs": [{"source": 2, "length": 2}, {"source": 0, "length": 2}]},
+                               {"runs": [{"source": 4, "length": 4}]}]}}, 2).shard(0)
+    labels = shard.batch["labels"]
+    assert cpshard.torch.gather_token_tensor(shard.layout, None, labels) is labels
 
 
 def test_indices_are_the_columns_of_the_runs_in_slot_order():

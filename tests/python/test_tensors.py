@@ -44,6 +44,29 @@ class TestTensors:
         sent = dense("x", expanded)
         assert view(sent.data, sent.dtype, sent.dims).tolist() == [[0, 1, 2]] * 2
 
+    @pytest.mark.parametrize("dtype", ["bool", "int64", "bfloat16"])
+    @pytest.mark.parametrize("shape, strides", [
+        ((1,), (3,)), ((1, 1), (3, 5)), ((1,), (0,)), ((1, 4), (9, 1)), ((0,), (3,)),
+        ((0, 2), (3, 5)), ((2, 0), (3, 5))])
+    def test_strides_that_lead_nowhere_do_not_matter(self, dtype, shape, strides):
+        """Of an axis of one: a column of a table of one row, for instance."""
+        table = torch.tensor([0, 1, 0, 0, 1, 1, 0, 0]).to(getattr(torch, dtype))
+        tensor = table.as_strided(shape, strides, 1)
+        sent = dense("x", tensor)
+        assert sent.dims == shape and sent.data.size == tensor.nbytes
+        if tensor.numel():
+            assert sent.data.strides == (1,) and memory_of(sent) == tensor.data_ptr()
+        wanted = [1, 0, 0, 1][:tensor.numel()]
+        assert view(sent.data, sent.dtype, sent.dims, "torch").flatten().tolist() == wanted
+
+    def test_what_torch_will_not_show_the_bytes_of_is_refused_with_its_name(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            fake = torch.ones(2)
+        with pytest.raises(ValueError, match="stream 'x' is a FakeTensor and has no bytes"):
+            dense("x", fake)
+
     def test_a_tensor_that_requires_grad_is_sent_as_values(self):
         sent = dense("x", torch.ones(2, 2, requires_grad=True))
         assert view(sent.data, sent.dtype, sent.dims).tolist() == [[1, 1], [1, 1]]

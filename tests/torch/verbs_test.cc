@@ -133,6 +133,36 @@ TEST(TokenVerbs, WithoutAGroupGatherGivesTheTensorItself) {
   EXPECT_TRUE(GatherTokenTensorByIndices(TokenGroup(), tensor, at::arange(4)).is_same(tensor));
 }
 
+// Of the slots of the one rank.
+const std::vector<int64_t> kTurned = {1, 2, 3, 0};
+
+TEST(TokenVerbs, WithoutAGroupTheColumnsOfOneRankAreStillPutInTheirOrder) {
+  const TokenMap map = MakeTokenMap(at::tensor({0, 1, 3, 0, 0, 1}, at::kLong).view({2, 3}), {4}, 4);
+  const at::Tensor full = Columns(2, 4), indices = at::tensor(kTurned);
+  const TokenTensorLayout padded{.original_seq_len = 3, .padded_seq_len = 4};
+  at::Tensor local = ShardTokenTensorByIndices(full, indices).requires_grad_();
+  EXPECT_TRUE(at::equal(GatherTokenTensor(local, map, {}, TokenGroup()), full));
+  EXPECT_TRUE(at::equal(GatherTokenTensor(local, map, padded, TokenGroup(), {.trim = true}),
+                        full.narrow(1, 0, 3)));
+  (GatherTokenTensor(local, map, {}, TokenGroup()) * full).sum().backward();
+  EXPECT_TRUE(at::equal(local.grad(), indices.to(at::kFloat).expand({2, 4})));
+}
+
+TEST(TokenVerbs, WithoutAGroupAMapOfOneRankMustFitTheTensor) {
+  const TokenMap map = MakeTokenMap(at::tensor({0, 1, 3, 0, 0, 1}, at::kLong).view({2, 3}), {4}, 4);
+  const at::Tensor five = Columns(1, 5);
+  EXPECT_THAT(ValueErrorOf([&] { GatherTokenTensor(five, map, {}, TokenGroup()); }),
+              HasSubstr("5 slots on axis 1, the map has 4"));
+}
+
+TEST(TokenVerbs, WithoutAGroupIndicesChangeNothing) {
+  const at::Tensor tensor = Columns(2, 4);
+  for (const std::vector<int64_t>& columns : {kTurned, {7, 6, 1, 0}, {0, 0, 1, 1}, {-1, 0, 1, 2}}) {
+    EXPECT_TRUE(
+        GatherTokenTensorByIndices(TokenGroup(), tensor, at::tensor(columns)).is_same(tensor));
+  }
+}
+
 // A group of this process alone, to be found and not used.
 c10::intrusive_ptr<c10d::ProcessGroup> GroupOf(int rank, const std::string& name) {
   struct Silent : c10d::Backend {

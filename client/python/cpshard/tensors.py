@@ -118,8 +118,14 @@ def _dense_torch(name: str, tensor: Any) -> DenseTensor:
                       "call .cpu()")
     if tensor.numel() == 0:  # torch takes no window on nothing
         return DenseTensor(name, dtype, tuple(tensor.shape), np.empty(0, np.uint8))
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return DenseTensor(name, dtype, tuple(tensor.shape), flat.view(torch.uint8).numpy())
+    rows = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    try:
+        # Of axes of one it keeps any stride, with which torch shows no bytes.
+        data = rows.as_strided((rows.numel(),), (1,)).view(torch.uint8).numpy()
+    except (RuntimeError, TypeError) as error:  # of a tensor of another kind, without memory
+        raise invalid(f"stream '{name}' is a {type(tensor).__name__} and has no bytes to send: "
+                      f"{error}") from error
+    return DenseTensor(name, dtype, tuple(tensor.shape), data)
 
 
 def sample_of(data: Bytes) -> bytes:

@@ -33,18 +33,18 @@ def token_layout(layout: ShardLayout, cp_mesh: Any = None,
     Args:
         layout: as it came with the shard; with `runs`, which cpshard's own layouts have.
         cp_mesh: whose ranks hold the batch: a collective, where there are several. None: shards can
-            be cut by the result, and nothing gathered.
+            be cut by the result, and nothing gathered but of one rank.
 
     Raises:
         ValueError: the layout has no runs, or is of another group or rank; on every rank, with both
             values: the ranks hold different batches.
     """
     runs = _runs_of(layout)
-    indices = torch.from_numpy(token_maps.columns_of(runs)).to(device)
-    made = for_shards(layout, indices, layout.cp_size or meshes.size_of(cp_mesh))
+    columns, cp_size = token_maps.columns_of(runs), layout.cp_size or meshes.size_of(cp_mesh)
+    made = for_shards(layout, torch.from_numpy(columns).to(device), cp_size)
     group = meshes.group_name_of(cp_mesh)
     if not group:
-        return made
+        return made.of_one(token_maps.order_of_one(columns)) if cp_size == 1 else made
     if not token_maps.is_planned(layout):
         ranks = _exchange(layout, runs, cp_mesh, device)
         token_maps.remember(layout, lambda: ranks)

@@ -19,13 +19,15 @@ from ..types import ShardLayout
 from .batches import Batch, loss_mask_of, put, require_one_primary, streams_of
 from .layouts import extra_streams, int_or_none, shared_options, with_layout
 from .ring_attention import ring_attention
-from .streams import LARGE, shard_streams
+from .streams import LARGE, PRIMARIES, shard_streams
 
 Context = Callable[[], ContextManager[Any]]
 Result = tuple[Context, Batch, Optional[ShardLayout]]
 
 ROW_STREAMS = frozenset(("input_ids", "inputs_embeds", "labels", "position_ids", "padding_mask",
                          "attention_mask"))
+# Of these an extra stream changes nothing, its axis included (C21); nor of a primary that is cut.
+HANDLED_STREAMS = frozenset(("labels", "position_ids", "loss_mask", "padding_mask"))
 # What a batch has that keeps documents apart, which round robin cannot (D18).
 DOCUMENT_STREAMS = frozenset(("seq_lens", "seq_lens_padded", "cu_seqlens", "cu_seqlens_padded",
                               "_packed_seq_ids", "qkv_format"))
@@ -107,7 +109,7 @@ def shard_batch_contiguous(cp_mesh: Any, tp_mesh: Any, batch: Batch, *,
         shared_options(padding_token_id, extra_streams(extra_seq_keys, extra_pad_values)),
         "contiguous", pad_multiple=int_or_none(pad_multiple),
         keep_primary_full=None if shard_primary else True)
-    layout = _shard_rows(cp_mesh, batch, mask, options, extra_seq_keys)
+    layout = _shard_rows(cp_mesh, batch, mask, options, extra_seq_keys, shard_primary)
     return contextlib.nullcontext, batch, layout
 
 
@@ -156,11 +158,11 @@ def _shard_round_robin(cp_mesh: Any, batch: Batch, loss_mask: Optional[torch.Ten
     options = with_layout(shared_options(None, extra_streams(extras)), "round_robin",
                           keep_primary_full=None if shard_primary else True)
     return _shard_rows(cp_mesh, batch, loss_mask_of(batch, loss_mask), options, extras,
-                       DOCUMENT_STREAMS)
+                       shard_primary, DOCUMENT_STREAMS)
 
 
 def _shard_rows(cp_mesh: Any, batch: Batch, loss_mask: Optional[torch.Tensor],
-                options: dict[str, Any], extras: Optional[Mapping[str, int]],
+                options: dict[str, Any], extras: Optional[Mapping[str, int]], shard_primary: bool,
                 more: frozenset[str] = frozenset()) -> ShardLayout:
     """Shards the streams that the layout knows, and writes them into the batch."""
     streams = streams_of(batch, ROW_STREAMS | more | set(extras or {}))
@@ -170,10 +172,19 @@ def _shard_rows(cp_mesh: Any, batch: Batch, loss_mask: Optional[torch.Tensor],
         streams.pop("attention_mask", None)  # dropped unread, whatever its size
     elif _is_compared_here(streams.get("attention_mask")):
         convert_attention_mask_to_padding_mask(streams)  # where it is
-    sharded = shard_streams(streams, options, cp_mesh, {"inputs_embeds": 1, **(extras or {})})
+    sharded = shard_streams(streams, options, cp_mesh, _axes(extras or {}, shard_primary))
     put(batch, sharded, {"attention_mask", *streams})
     assert sharded.layout is not None  # layouts over rows have one
     return sharded.layout
+
+
+def _axes(extras: Mapping[str, int], shard_primary: bool) -> dict[str, int]:
+    """Sequence axes of the streams that may have any shape behind them."""
+    handled = HANDLED_STREAMS.union(PRIMARIES if shard_primary else ())
+    axes = {"inputs_embeds": 1} | {name: axis for name, axis in extras.items()
+                                   if name not in handled}
+    # Rows are counted on axis 1 of the primary: no shape of it may end before that.
+    return {name: axis for name, axis in axes.items() if name not in PRIMARIES or axis >= 1}
 
 
 def _is_compared_here(mask: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Callable, Mapping, Optional
 
+import numpy as np
 import torch
 
 from ..types import ShardLayout
@@ -209,7 +210,7 @@ class ContextParallelSharder:
         layout = self._shards(columns, device)
         group = meshes.group_name_of(self._cp_mesh)
         if not group:
-            return layout
+            return layout.of_one(self._order_of_one(columns))
         return layout.of_group(self._token_map(layout.indices, columns, device), group)
 
     def _planned_layout(self, columns: int) -> Optional[ShardLayout]:
@@ -252,6 +253,14 @@ class ContextParallelSharder:
             form = ClosedForm(name, columns, meshes.size_of(self._cp_mesh))
             return token_maps.of_closed_form(form, device)
         return token_maps.of_indices(indices.to(device=device, dtype=torch.long), self._cp_mesh)
+
+    def _order_of_one(self, columns: int) -> Optional[torch.Tensor]:
+        """The order of the slots of one rank that has all columns, where it is not theirs. By
+        anybody's map but a plan's one rank gets its tensor back (contract 9.3)."""
+        planned = self._planned_layout(columns)
+        if planned is None or meshes.size_of(self._cp_mesh) > 1:
+            return None
+        return token_maps.order_of_one(token_maps.columns_of(np.asarray(planned.runs)))
 
 
 def _flat(captured: Any, device: torch.device) -> torch.Tensor:

@@ -171,8 +171,9 @@ def _cut(plan: embedded.Plan, name: str, cut: embedded.Cut, rank: int, tensor: t
          padded_seq_len: Optional[int]) -> torch.Tensor:
     """The output `name`, differentiable: a cut of `tensor`, on the device where that is.
 
-    padded_seq_len: given where a rank has one slice of the padded tensor. The reference slices
-        there, and the gradient of a slice keeps -0.0, that of a selection does not.
+    padded_seq_len: given where a rank has one slice of the padded tensor, but of what is shifted
+        (targets). The reference slices there, and the gradient of a slice keeps -0.0, that of a
+        selection does not.
     """
     if cut.extent == "whole":
         return tensor
@@ -181,9 +182,18 @@ def _cut(plan: embedded.Plan, name: str, cut: embedded.Cut, rank: int, tensor: t
         return _select_rows(tensor, [columns_of(row.runs) for row in rows if row is not None], cut)
     if padded_seq_len is not None and cut.extent == "local":
         length = padded_seq_len // (plan.cp_size or 1)
-        padded = _padded(tensor, cut.axis, padded_seq_len, cut.fill)
-        return padded.narrow(cut.axis, rank * length, length).contiguous()
+        if _is_slice(cut.runs, rank * length, length, tensor.shape[cut.axis]):
+            padded = _padded(tensor, cut.axis, padded_seq_len, cut.fill)
+            return padded.narrow(cut.axis, rank * length, length).contiguous()
     return _apart(_select(tensor, cut.axis, columns_of(cut.runs), cut.fill), cut)
+
+
+def _is_slice(runs: NDArray[np.int64], first: int, length: int, columns: int) -> bool:
+    """Whether the slots are `length` columns from `first` on, fill from the end of a tensor of
+    `columns` on."""
+    held = min(length, max(columns - first, 0))
+    slice_runs = [run for run in ([first, held], [-1, length - held]) if run[1] > 0]
+    return len(runs) == len(slice_runs) and runs.tolist() == slice_runs
 
 
 def _apart(selected: torch.Tensor, cut: embedded.Cut) -> torch.Tensor:

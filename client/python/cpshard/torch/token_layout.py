@@ -9,7 +9,7 @@ import torch
 
 from .native import ops
 from .scalars import number_of
-from .token_maps import TokenMap
+from .token_maps import TokenMap, in_column_order
 from .token_verbs import slices_gradient
 
 _NO_MOVES = torch.zeros((2, 4), dtype=torch.long, device="cpu")
@@ -28,6 +28,7 @@ class TokenLayout:
     captured_columns: what `indices` of all ranks cover, where they came with the batch and are as
         many on every rank; or None.
     group: name of the process group; "" = nobody to exchange anything with.
+    reordered: of one rank alone, whose slots are in another order than the columns: `order` tells.
     """
 
     indices: torch.Tensor
@@ -40,6 +41,7 @@ class TokenLayout:
     padded_seq_len: Optional[int]
     captured_columns: Optional[int]
     group: str
+    reordered: bool = False
 
     def shard_token_tensor(self, tensor: torch.Tensor, seq_dim: int = 1,
                            fill: Optional[float | int] = None) -> torch.Tensor:
@@ -52,6 +54,9 @@ class TokenLayout:
                             fill: Optional[float | int] = None, *, gradient: str = "sum"
                             ) -> torch.Tensor:
         """As ContextParallelSharder.gather_token_tensor. A collective."""
+        if self.reordered:
+            by_positions = trim and self.positions is not None and tensor.dim() == 2
+            tensor = in_column_order(tensor, self.order, 1 if by_positions else seq_dim)
         return ops.gather_token_tensor(  # type: ignore[no-any-return]
             tensor, self.order, self.moves, self.sizes, self.positions, self.input_row_shape,
             self.original_seq_len, self.padded_seq_len, seq_dim, trim, _number(fill), self.group,
@@ -63,6 +68,16 @@ class TokenLayout:
         return dataclasses.replace(
             self, order=token_map.order, moves=token_map.moves, sizes=token_map.sizes, group=group,
             captured_columns=self.captured_columns if as_many else None)
+
+    def of_one(self, order: Optional[torch.Tensor]) -> TokenLayout:
+        """The same for gathers, where there is nobody to ask.
+
+        Args:
+            order: see token_maps.order_of_one.
+        """
+        if order is None:
+            return self
+        return dataclasses.replace(self, order=order.to(self.indices.device), reordered=True)
 
 
 def for_shards(layout: Any, indices: torch.Tensor, ranks: int) -> TokenLayout:

@@ -159,6 +159,31 @@ def of_any(indices: torch.Tensor, cp_mesh: Any, device: torch.device) -> TokenMa
     return of_foreign(indices, cp_mesh, device)
 
 
+# --- one rank ------------------------------------------------------------------------------------
+# It has nobody to ask, and its slots may still be in another order than the columns.
+
+def order_of_one(columns: NDArray[np.int64]) -> Optional[torch.Tensor]:
+    """The slot of every column, int64 [n], of a rank that has the columns 0 ... n - 1. None: they
+    stand in their order; or it has others, as one of several ranks whose mesh is not known."""
+    every = np.arange(len(columns))
+    if (columns == every).all():
+        return None
+    order = columns.argsort(kind="stable")
+    return torch.from_numpy(order) if (columns[order] == every).all() else None
+
+
+def in_column_order(tensor: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
+    """The full tensor from the slots of the one rank; differentiable.
+
+    ValueError: it has another number of slots. IndexError: no such axis.
+    """
+    if tensor.shape[dim] != order.shape[0]:
+        raise ValueError(f"a tensor of shape {list(tensor.shape)} has {tensor.shape[dim]} slots on "
+                         f"axis {dim}, the map has {order.shape[0]}; it does not match the batch "
+                         "that was sharded")
+    return tensor.index_select(dim, order.to(tensor.device))
+
+
 # --- layouts -------------------------------------------------------------------------------------
 
 @dataclasses.dataclass(eq=False)
