@@ -40,9 +40,7 @@ Buffer BodyOf(const std::string& body) {
 template <typename Message>
 absl::StatusOr<Request> DecodeRequest(const Message& message, const Limits& limits,
                                       bool specs_alone) {
-  if (static_cast<int64_t>(message.ByteSizeLong()) > kMaxUnaryBytes) {
-    return TooLarge("request", message.ByteSizeLong());
-  }
+  CPSHARD_RETURN_IF_ERROR(CheckRequestBytes(static_cast<int64_t>(message.ByteSizeLong())));
   Request request;
   CPSHARD_RETURN_IF_ERROR(DecodeHead(message, limits, &request));
   CPSHARD_ASSIGN_OR_RETURN(request.batch,
@@ -163,6 +161,10 @@ absl::Status EncodeEntries(const Batch& batch, WithBytes with_bytes, Message* me
 }
 
 }  // namespace
+
+absl::Status CheckRequestBytes(int64_t bytes) {
+  return bytes > kMaxUnaryBytes ? TooLarge("request", bytes) : absl::OkStatus();
+}
 
 absl::StatusOr<Request> DecodeShardBatchRequest(const v1::ShardBatchRequest& message,
                                                 const Limits& limits) {

@@ -44,6 +44,10 @@ struct PlanRequest {
   PlanQuestions questions;
 };
 
+// To be asked before a request is parsed, for it may take much more memory than it has bytes.
+// ResourceExhausted, naming ShardBatches: so many bytes are over kMaxUnaryBytes.
+absl::Status CheckRequestBytes(int64_t bytes);
+
 // InvalidArgument: an unknown dtype, a scalar without a value, an entry that is both; nbytes that
 // disagree with dims; an offset that is not a multiple of 64, leaves the body or overlaps another
 // tensor; an executor that is none; what ValidateSpec and ResolveRanks refuse.

@@ -1,10 +1,14 @@
 // ListGroups and DumpGroup.
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/session.pb.h"
+#include "proto/error_details.h"
 #include "proto/executor_codec.h"
 #include "proto/field_checks.h"
+#include "proto/replies.h"
 #include "proto/session_codec.h"
 #include "proto/session_parts.h"
 
@@ -153,7 +157,35 @@ absl::StatusOr<GroupView> DecodeView(const v1::GroupView& message) {
   return view;
 }
 
+// Of views; `text` says of whom.
+absl::Status CheckSize(size_t size, absl::string_view text, absl::string_view way_out) {
+  if (size <= static_cast<size_t>(kMaxMessageBytes)) return absl::OkStatus();
+  return WithDetails(absl::FailedPreconditionError(
+                         absl::StrCat(text, " make an answer of ", size, " bytes, over the ",
+                                      kMaxMessageBytes, " of a message: ", way_out)),
+                     {.reason = "TOO_LARGE", .values = {{"bytes", absl::StrCat(size)}}});
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> DecodeDumpGroup(const v1::DumpGroupRequest& message) {
+  FieldChecks checks("dump_group");
+  checks.Name("group", message.group());
+  CPSHARD_RETURN_IF_ERROR(checks.status());
+  return message.group();
+}
+
+absl::Status CheckFits(const v1::ListGroupsReply& message) {
+  return CheckSize(message.ByteSizeLong(),
+                   absl::StrCat("the views of ", message.groups_size(), " groups"),
+                   "ask for one of them (DumpGroup)");
+}
+
+absl::Status CheckFits(const v1::DumpGroupReply& message) {
+  return CheckSize(message.ByteSizeLong(),
+                   absl::StrCat("the readers and data streams of group ", message.group().group()),
+                   "it fits with shorter names of readers and data streams");
+}
 
 void EncodeGroupViews(const std::vector<GroupView>& views, v1::ListGroupsReply* message) {
   for (const GroupView& view : views) EncodeView(view, message->add_groups());

@@ -7,6 +7,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/session.pb.h"
 #include "proto/executor_codec.h"
+#include "proto/field_checks.h"
 #include "proto/options.h"
 #include "proto/replies.h"
 #include "proto/session_checks.h"
@@ -61,6 +62,11 @@ absl::Status CheckSize(const v1::OpenSessionRequest& message) {
 }  // namespace
 
 absl::StatusOr<OpenSession> DecodeOpenSession(const v1::OpenSessionRequest& message) {
+  // Before they are decoded: empty ones have two bytes each, and take hundreds.
+  FieldChecks sizes("open_session");
+  sizes.Size("streams", message.streams_size(), kMaxDataStreams);
+  sizes.Size("resume", message.resume().size(), kMaxDataStreams);
+  CPSHARD_RETURN_IF_ERROR(sizes.status());
   OpenSession open;
   open.group = message.group();
   open.generation = message.generation();

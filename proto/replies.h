@@ -35,6 +35,11 @@ struct SessionLimits {
   int64_t ahead_steps = 8;
   int64_t rank_timeout_seconds = 120;
   int64_t max_groups = 64;
+  int64_t max_data_streams = 16;
+  int64_t max_readers = 4096;
+  int64_t max_loaders = 256;
+  int64_t max_microbatches = 1024;
+  int64_t max_wants = 64;
 };
 
 // As the message Counters says.

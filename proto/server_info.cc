@@ -23,6 +23,11 @@ void EncodeLimits(const ServerInfo& info, v1::Limits* limits) {
   sessions->set_ahead_steps(info.session_limits.ahead_steps);
   sessions->set_rank_timeout_seconds(info.session_limits.rank_timeout_seconds);
   sessions->set_max_groups(info.session_limits.max_groups);
+  sessions->set_max_data_streams(info.session_limits.max_data_streams);
+  sessions->set_max_readers(info.session_limits.max_readers);
+  sessions->set_max_loaders(info.session_limits.max_loaders);
+  sessions->set_max_microbatches(info.session_limits.max_microbatches);
+  sessions->set_max_wants(info.session_limits.max_wants);
 }
 
 void EncodeCounters(const Counters& counters, v1::Counters* message) {
@@ -108,8 +113,11 @@ ServerInfo DecodeServerInfo(const v1::GetServerInfoReply& message) {
   info.limits.max_ranks = limits.max_ranks();
   info.stream_limits = {limits.max_inflight_bytes(), limits.max_inflight_batches()};
   const v1::SessionLimits& sessions = limits.sessions();
-  info.session_limits = {sessions.session_bytes(), sessions.replay_steps(), sessions.ahead_steps(),
-                         sessions.rank_timeout_seconds(), sessions.max_groups()};
+  info.session_limits = {sessions.session_bytes(),    sessions.replay_steps(),
+                         sessions.ahead_steps(),      sessions.rank_timeout_seconds(),
+                         sessions.max_groups(),       sessions.max_data_streams(),
+                         sessions.max_readers(),      sessions.max_loaders(),
+                         sessions.max_microbatches(), sessions.max_wants()};
   info.max_chunk_bytes = limits.max_chunk_bytes();
   info.layouts.assign(message.layouts().begin(), message.layouts().end());
   info.capabilities.assign(message.capabilities().begin(), message.capabilities().end());

@@ -40,10 +40,14 @@ absl::StatusOr<OpenedSession> DecodeOpenedSession(const v1::OpenSessionReply& me
 absl::StatusOr<SessionName> DecodeCloseSession(const v1::CloseSessionRequest& message);
 void EncodeCloseSession(const SessionName& session, v1::CloseSessionRequest* message);
 
+absl::StatusOr<std::string> DecodeDumpGroup(const v1::DumpGroupRequest& message);
 void EncodeGroupViews(const std::vector<GroupView>& views, v1::ListGroupsReply* message);
 absl::StatusOr<std::vector<GroupView>> DecodeGroupViews(const v1::ListGroupsReply& message);
 void EncodeGroupView(const GroupView& view, v1::DumpGroupReply* message);
 absl::StatusOr<GroupView> DecodeGroupView(const v1::DumpGroupReply& message);
+// FailedPrecondition: it is larger than a message may be, and not to be sent.
+absl::Status CheckFits(const v1::ListGroupsReply& message);
+absl::Status CheckFits(const v1::DumpGroupReply& message);
 
 // One step for one reader, with what it has consumed so far.
 struct GetShard {

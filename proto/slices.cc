@@ -1,5 +1,7 @@
 #include "proto/slices.h"
 
+#include <utility>
+
 namespace cpshard {
 namespace {
 
@@ -7,8 +9,8 @@ void LetGo(void* buffer) { delete static_cast<Buffer*>(buffer); }
 
 }  // namespace
 
-MessageSlices::MessageSlices(const grpc::ByteBuffer& message) {
-  if (!message.Dump(&slices_).ok()) slices_.clear();
+MessageSlices::MessageSlices(grpc::ByteBuffer message) : message_(std::move(message)) {
+  if (!message_.Dump(&slices_).ok()) slices_.clear();
   spans_.reserve(slices_.size());
   for (const grpc::Slice& slice : slices_) {
     spans_.emplace_back(reinterpret_cast<const std::byte*>(slice.begin()), slice.size());

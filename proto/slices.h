@@ -12,16 +12,19 @@
 
 namespace cpshard {
 
-// A received message as spans. The object keeps the bytes; so does every span's slice until it
-// goes, and a slice holds a whole read block: copy out and drop.
+// A received message as spans. The object keeps the bytes, and a slice holds a whole read block:
+// copy out and drop. It may go on any thread.
 class MessageSlices {
  public:
   // An empty list where gRPC cannot hand the slices over (a compressed message that is broken).
-  explicit MessageSlices(const grpc::ByteBuffer& message);
+  explicit MessageSlices(grpc::ByteBuffer message);
 
   absl::Span<const Bytes> spans() const { return spans_; }
 
  private:
+  // Goes after slices_, and so has the last reference to the bytes. gRPC prepares a thread for what
+  // their end may set off (a quota to be reclaimed) when a message goes, but not when a slice does.
+  const grpc::ByteBuffer message_;
   std::vector<grpc::Slice> slices_;
   std::vector<Bytes> spans_;
 };

@@ -34,9 +34,10 @@ grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const auto code = static_cast<grpc::StatusCode>(status.code());
   // A long name in the text must not turn the error into another one.
-  const std::string text = CutText(status.message(), kMaxTextBesideDetails);
+  const std::string whole = OneLineText(status.message());
+  const std::string text = CutText(whole, kMaxTextBesideDetails);
   const std::string details = DetailsMetadata(status, text);
-  if (details.empty()) return grpc::Status(code, CutText(status.message()));
+  if (details.empty()) return grpc::Status(code, CutText(whole));
   return grpc::Status(code, text, details);
 }
 

@@ -12,7 +12,7 @@ namespace cpshard {
 
 void EncodeStatus(const absl::Status& status, v1::BatchStatus* message) {
   message->set_code(static_cast<uint32_t>(status.code()));
-  message->set_message(CutText(status.message()));
+  message->set_message(CutText(OneLineText(status.message())));
   const std::optional<ErrorDetails> details = DetailsOf(status);
   if (!details) return;
   message->set_reason(details->reason);

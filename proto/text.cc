@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/escaping.h"
+
 namespace cpshard {
 namespace {
 
@@ -35,6 +37,15 @@ std::string CutText(absl::string_view text, size_t max_bytes) {
     text.remove_prefix(std::max<size_t>(size, 1));
   }
   return cut;
+}
+
+std::string OneLineText(absl::string_view text) {
+  std::string line;
+  for (const char& c : text) {
+    const bool control = static_cast<uint8_t>(c) < ' ' || c == '\x7f';
+    line += control ? absl::CHexEscape(absl::string_view(&c, 1)) : std::string(1, c);
+  }
+  return line;
 }
 
 }  // namespace cpshard

@@ -13,4 +13,8 @@ namespace cpshard {
 // name that a text cut short, say) makes the whole message unreadable.
 std::string CutText(absl::string_view text, size_t max_bytes = 2048);
 
+// The text on one line, of characters that print: control characters become \n, \x1b and the like.
+// Texts quote names, and these are anybody's.
+std::string OneLineText(absl::string_view text);
+
 }  // namespace cpshard

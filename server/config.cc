@@ -194,7 +194,7 @@ void DeclareListeners(CLI::App& app, Flags& flags, std::optional<std::string>& s
       Default("connections; more are refused", defaults.max_connections))
       ->group("Listeners");
   Add(app, "--stall-seconds", flags.layer.stall_seconds, "SECONDS",
-      Default("a stream that makes no progress for so long is\ncut off",
+      Default("a call that makes no progress for so long is cut\noff",
               absl::ToInt64Seconds(defaults.stall)))
       ->group("Listeners");
   Add(app, "--shutdown-seconds", flags.layer.shutdown_seconds, "SECONDS",

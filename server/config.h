@@ -23,7 +23,7 @@ struct ServerOptions {
   absl::Duration shutdown_grace = absl::Seconds(30);
   int64_t pool_bytes = int64_t{8} << 30;
   int64_t socket_mode = 0660;                // of unix sockets
-  absl::Duration stall = absl::Seconds(30);  // a stream that makes no progress is cut off
+  absl::Duration stall = absl::Seconds(30);  // a call that makes no progress is cut off
   int64_t max_connections = 1024;
   StreamLimits stream_limits;
   std::optional<int64_t> session_bytes;  // of pool_bytes; absent: half

@@ -36,17 +36,22 @@ constexpr const char* kHealthNames[] = {kWholeServer, kService, kStartup, kLiven
 
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMaxHttp2FrameBytes = 4 << 20;
-constexpr int64_t kMinQuotaBytes = int64_t{512} << 20;
+// What gRPC may hold for a stream: messages that are read ahead, landed and put together, of 8 MiB
+// each; what it takes before it is asked, up to 16 MiB; and as much that goes out.
+constexpr int64_t kMaxHeldBytes = int64_t{64} << 20;
 constexpr absl::Duration kTcpTimeout = absl::Seconds(40);  // keepalive's 30 + 10 s
 constexpr absl::Duration kQuiet = absl::Milliseconds(100);
 constexpr absl::Duration kMaxLinger = absl::Seconds(1);
 constexpr absl::Duration kCallsEnd = absl::Seconds(1);     // then gRPC cancels them
 constexpr absl::Duration kCut = absl::Milliseconds(1500);  // then their connections are cut
 
-// What gRPC itself may hold of messages. The last line of defence, not the limiter: a quota that is
-// too small for what is in flight hangs streams in silence (measured).
-size_t QuotaBytes(const StreamLimits& limits) {
-  return static_cast<size_t>(std::max(kMinQuotaBytes, 4 * limits.max_inflight_bytes));
+// What gRPC itself may hold of messages, of all connections. The last line of defence, not the
+// limiter, for it is nobody's fault: over it, gRPC resets whichever streams it likes, without a
+// status of ours, and hangs others in silence (measured). So there is room for a stream of every
+// connection, and for every stream of one.
+size_t QuotaBytes(const ServerOptions& options) {
+  return static_cast<size_t>(std::max<int64_t>(options.max_connections, kMaxStreamsPerConnection) *
+                             kMaxHeldBytes);
 }
 
 SessionLimits SessionLimitsOf(const ServerOptions& options) {
@@ -66,9 +71,9 @@ absl::Status WithWayOut(const absl::Status& status) {
                   absl::StrCat(status.message(), "; executor = cpu starts without a device"));
 }
 
-void Configure(grpc::ServerBuilder& builder, const StreamLimits& limits) {
+void Configure(grpc::ServerBuilder& builder, const ServerOptions& options) {
   grpc::ResourceQuota quota("cpshard");
-  quota.Resize(QuotaBytes(limits));
+  quota.Resize(QuotaBytes(options));
   builder.SetResourceQuota(quota);
   // Compressed messages are refused: gRPC unpacks them before it looks at their size, so that one
   // megabyte becomes a thousand.
@@ -139,7 +144,7 @@ class Server::Impl {
                           .tcp_timeout = std::max(kTcpTimeout, options_.stall + kTcpTimeout / 4)}));
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    Configure(builder, options_.stream_limits);
+    Configure(builder, options_);
     builder.RegisterService(rpcs_.service());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::UnavailableError("the gRPC server does not start");

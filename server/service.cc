@@ -12,6 +12,7 @@
 #include "core/plan/status_macros.h"
 #include "cpshard/v1/service.grpc.pb.h"
 #include "proto/codec.h"
+#include "proto/error_details.h"
 #include "proto/frames.h"
 #include "proto/json.h"
 #include "proto/plan_layout.h"
@@ -19,9 +20,11 @@
 #include "server/call_limit.h"
 #include "server/counters.h"
 #include "server/log.h"
+#include "server/methods.h"
 #include "server/session/sessions.h"
-#include "server/stream/stream_watch.h"
+#include "server/stream/call_watch.h"
 #include "server/to_peer.h"
+#include "server/unary_call.h"
 #include "server/version.h"
 #include "server/worker_pool.h"
 
@@ -33,61 +36,70 @@ std::string NewInstanceId() {
   return absl::StrFormat("%08x%08x", random(), random());
 }
 
-absl::Status ShuttingDown() {
-  return absl::UnavailableError("the server is shutting down; try another");
-}
-
 // The states of many loaders may be more than an answer can have.
 absl::Status CheckStates(const v1::OpenSessionReply& reply) {
   const auto size = static_cast<int64_t>(reply.ByteSizeLong());
   if (size <= kMaxMessageBytes) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the resume states that the server has for this reader make an answer of ", size,
-                   " bytes, over the ", kMaxMessageBytes,
-                   " of a message: bring those of a checkpoint, or let loaders make smaller ones"));
+  return WithDetails(
+      absl::FailedPreconditionError(absl::StrCat(
+          "the resume states that the server has for this reader make an answer of ", size,
+          " bytes, over the ", kMaxMessageBytes,
+          " of a message: bring those of a checkpoint, or let loaders make smaller ones")),
+      {.reason = "TOO_LARGE", .values = {{"bytes", absl::StrCat(size)}}});
 }
 
 // Twice what an honest peer opens: gRPC may not be done yet with calls that the peer saw end.
 constexpr int64_t kMaxCalls = 2 * kMaxStreamsPerConnection;
 
-// A call counts as active until gRPC is done with it: its answer is out, or the caller gone.
-class CountedReactor : public grpc::ServerUnaryReactor {
- public:
-  explicit CountedReactor(std::function<void()> on_done) : on_done_(std::move(on_done)) {}
-  void OnDone() override {
-    on_done_();
-    delete this;  // as gRPC's own default reactor: nobody else owns it
+// What a request may have, in bytes: to be asked before it is parsed.
+using CheckBytes = absl::Status (*)(int64_t bytes);
+
+absl::Status CheckSmall(int64_t bytes) {
+  if (bytes <= kMaxHeaderBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the request of ", bytes, " bytes is over the ",
+                                                 kMaxHeaderBytes, " of such a call"));
+}
+
+// Resume states need as much as a message may have, to which gRPC holds every peer.
+absl::Status CheckNothing(int64_t) { return absl::OkStatus(); }
+
+// Lets the message go.
+template <typename Request>
+absl::Status Parse(grpc::ByteBuffer* message, Request* request) {
+  if (grpc::SerializationTraits<Request>::Deserialize(message, request).ok()) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the request is no ", std::string(Request::descriptor()->name())));
+}
 
- private:
-  const std::function<void()> on_done_;
-};
-
-// A call with an answer of many messages that is refused.
-class RefusedReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
- public:
-  RefusedReactor(std::function<void()> on_done, const absl::Status& status)
-      : on_done_(std::move(on_done)) {
-    Finish(ToGrpc(status));
+absl::StatusOr<GetShard> ParseGetShard(absl::Span<const Bytes> message) {
+  int64_t size = 0;
+  for (const Bytes& piece : message) size += static_cast<int64_t>(piece.size());
+  std::string bytes;
+  if (size <= kMaxHeaderBytes) {
+    for (const Bytes& piece : message) {
+      bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    }
   }
-  void OnDone() override {
-    on_done_();
-    delete this;
+  v1::GetShardRequest request;
+  if (size > kMaxHeaderBytes || !request.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError("the request is no GetShardRequest of at most 64 KiB");
   }
+  return DecodeGetShard(request);
+}
 
- private:
-  const std::function<void()> on_done_;
-};
+int64_t SizeOf(const grpc::ByteBuffer& message) { return static_cast<int64_t>(message.Length()); }
 
-// Generated code for the unary calls; the messages of streams come as bytes.
-using Service = v1::ShardService;
-using Unary = Service::WithCallbackMethod_GetServerInfo<Service::WithCallbackMethod_PlanLayout<
-    Service::WithCallbackMethod_ShardBatch<Service::WithCallbackMethod_OpenSession<
-        Service::WithCallbackMethod_CloseSession<Service::WithCallbackMethod_ListGroups<
-            Service::WithCallbackMethod_DumpGroup<Service::Service>>>>>>>;
-using Methods =
-    Service::WithRawCallbackMethod_ShardBatches<Service::WithRawCallbackMethod_PushBatches<
-        Service::WithRawCallbackMethod_PullShards<Service::WithRawCallbackMethod_GetShard<Unary>>>>;
+template <typename Reply>
+void Give(UnaryCall& call, const absl::Status& status, const Reply& reply) {
+  if (!status.ok()) return call.Refuse(status);
+  grpc::ByteBuffer message;
+  bool own = false;
+  const grpc::Status written = grpc::SerializationTraits<Reply>::Serialize(reply, &message, &own);
+  if (!written.ok()) return call.Refuse(FromGrpc(written));
+  call.Answer(message);
+}
 
 }  // namespace
 
@@ -95,7 +107,8 @@ class ShardRpcs::Impl : public Methods {
  public:
   Impl(const ServiceOptions& options, const Executors& executors, BufferPool& pool,
        ServiceHost host)
-      : options_(options),
+      : Methods(v1::ShardService::service_full_name()),
+        options_(options),
         host_(std::move(host)),
         executors_(executors),
         pool_(pool),
@@ -104,19 +117,27 @@ class ShardRpcs::Impl : public Methods {
         stream_context_(ContextOf(options)),
         sessions_(stream_context_, options.session_limits, options.groups, instance_id_),
         workers_(options.workers, options.queue),
-        watch_([this](absl::Time now) { sessions_.Tick(now); }) {}
+        watch_([this](absl::Time now) { sessions_.Tick(now); }) {
+    ServeUnary("GetServerInfo", &Impl::GetServerInfo);
+    ServeOnWorker("PlanLayout", &CheckRequestBytes, &Impl::PlanLayout);
+    ServeOnWorker("ShardBatch", &CheckRequestBytes, &Impl::ShardBatch);
+    Serve("ShardBatches", [this](auto* call) { return ShardBatches(call); });
+    ServeOnWorker("OpenSession", &CheckNothing, &Impl::OpenSession);
+    ServeUnary("CloseSession", &Impl::CloseSession);
+    ServeOnWorker("ListGroups", &CheckSmall, &Impl::ListGroups);
+    ServeOnWorker("DumpGroup", &CheckSmall, &Impl::DumpGroup);
+    Serve("PushBatches",
+          [this](auto* call) { return sessions_.Push(call, OwnerOf(call), watch_); });
+    Serve("PullShards", [this](auto* call) { return sessions_.Pull(call, OwnerOf(call), watch_); });
+    Serve("GetShard", [this](auto* call) {
+      return sessions_.Get(call, OwnerOf(call), watch_, &ParseGetShard);
+    });
+  }
 
   ~Impl() override { sessions_.EndLaterWork(); }
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
-                                          const v1::GetServerInfoRequest*,
-                                          v1::GetServerInfoReply* reply) override {
-    // At once, not behind the work that waits: it is how a client learns that the server is there.
-    auto* reactor = new CountedReactor(Enter(context));
-    if (draining_) {
-      reactor->Finish(ToGrpc(ShuttingDown()));
-      return reactor;
-    }
+  // At once, not behind the work that waits: it is how a client learns that the server is there.
+  void GetServerInfo(UnaryCall& call, const v1::GetServerInfoRequest&) {
     ServerInfo info;
     info.version = kVersion;
     info.instance_id = instance_id_;
@@ -125,54 +146,50 @@ class ShardRpcs::Impl : public Methods {
     info.session_limits = options_.session_limits;
     info.max_chunk_bytes = kMaxChunkBytes;
     info.layouts = Options::BuiltLayouts();
-    info.capabilities = {"plan_layout",  "shard_batch", "shard_batches", "open_session",
-                         "push_batches", "pull_shards", "get_shard",     "list_groups",
-                         "dump_group",   "executors"};
+    info.capabilities = {"plan_layout", "shard_batch", "shard_batches",
+                         "list_groups", "dump_group",  "executors"};
+    if (sessions_.offered()) {
+      info.capabilities.insert(info.capabilities.end(),
+                               {"open_session", "push_batches", "pull_shards", "get_shard"});
+    }
     info.executor = std::string(executors_.name());
     info.executor_reason = executors_.reason();
     info.counters = counters();
-    EncodeServerInfo(info, reply);
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+    v1::GetServerInfoReply reply;
+    EncodeServerInfo(info, &reply);
+    Give(call, absl::OkStatus(), reply);
   }
 
-  grpc::ServerUnaryReactor* PlanLayout(grpc::CallbackServerContext* context,
-                                       const v1::PlanLayoutRequest* message,
-                                       v1::PlanLayoutReply* reply) override {
-    return OnWorker(context, [this, message, reply]() -> absl::Status {
-      CPSHARD_ASSIGN_OR_RETURN(const PlanRequest plan,
-                               DecodePlanLayoutRequest(*message, options_.limits));
-      CPSHARD_ASSIGN_OR_RETURN(
-          const PlanSummary summary,
-          PlanLayoutOf(plan.request, plan.questions, options_.limits, PlanReply::kOfACall));
-      return EncodePlanLayoutReply(summary, reply);
-    });
+  absl::Status PlanLayout(const std::string&, const v1::PlanLayoutRequest& message,
+                          v1::PlanLayoutReply* reply) {
+    CPSHARD_ASSIGN_OR_RETURN(const PlanRequest plan,
+                             DecodePlanLayoutRequest(message, options_.limits));
+    CPSHARD_ASSIGN_OR_RETURN(
+        const PlanSummary summary,
+        PlanLayoutOf(plan.request, plan.questions, options_.limits, PlanReply::kOfACall));
+    return EncodePlanLayoutReply(summary, reply);
   }
 
-  grpc::ServerUnaryReactor* ShardBatch(grpc::CallbackServerContext* context,
-                                       const v1::ShardBatchRequest* message,
-                                       v1::ShardBatchReply* reply) override {
-    return OnWorker(context, [this, context, message, reply]() -> absl::Status {
-      CPSHARD_ASSIGN_OR_RETURN(const Request request,
-                               DecodeShardBatchRequest(*message, options_.limits));
-      CPSHARD_ASSIGN_OR_RETURN(Executor * executor, executors_.Named(request.executor));
-      CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, request.options.MakeSharder());
-      CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan,
-                               PlanBatch(sharder, request.batch, request.cp_size));
-      CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, request.ranks, options_.limits).status());
-      CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, request.ranks, options_.limits).status());
-      const absl::Status status =
-          WriteShardBatchReply(plan, request.batch, request.ranks, *executor, pool_, reply);
-      if (WasUnderWayWhenLost(status)) {
-        LogError("the device was lost with this batch under way",
-                 {{"peer", Describe(context->peer())}, {"call", "ShardBatch"}});
-      }
-      return ToPeer(status);
-    });
+  absl::Status ShardBatch(const std::string& peer, const v1::ShardBatchRequest& message,
+                          v1::ShardBatchReply* reply) {
+    CPSHARD_ASSIGN_OR_RETURN(const Request request,
+                             DecodeShardBatchRequest(message, options_.limits));
+    CPSHARD_ASSIGN_OR_RETURN(Executor * executor, executors_.Named(request.executor));
+    CPSHARD_ASSIGN_OR_RETURN(const Sharder sharder, request.options.MakeSharder());
+    CPSHARD_ASSIGN_OR_RETURN(const ShardPlan plan,
+                             PlanBatch(sharder, request.batch, request.cp_size));
+    CPSHARD_RETURN_IF_ERROR(CheckedOutputBytes(plan, request.ranks, options_.limits).status());
+    CPSHARD_RETURN_IF_ERROR(CheckedLayoutBytes(plan, request.ranks, options_.limits).status());
+    const absl::Status status =
+        WriteShardBatchReply(plan, request.batch, request.ranks, *executor, pool_, reply);
+    if (WasUnderWayWhenLost(status)) {
+      LogError("the device was lost with this batch under way",
+               {{"peer", Describe(peer)}, {"call", "ShardBatch"}});
+    }
+    return ToPeer(status);
   }
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ShardBatches(
-      grpc::CallbackServerContext* call) override {
+  Reactor* ShardBatches(grpc::CallbackServerContext* call) {
     const auto stream = TwoWayReactor::Start(
         call, stream_context_, OwnerOf(call), [this](std::string peer, auto on_output) {
           return BatchStream::Make(stream_context_, std::move(peer), std::move(on_output));
@@ -181,62 +198,36 @@ class ShardRpcs::Impl : public Methods {
     return stream.get();
   }
 
-  grpc::ServerUnaryReactor* OpenSession(grpc::CallbackServerContext* context,
-                                        const v1::OpenSessionRequest* message,
-                                        v1::OpenSessionReply* reply) override {
-    return OnWorker(context, [this, message, reply]() -> absl::Status {
-      CPSHARD_ASSIGN_OR_RETURN(cpshard::OpenSession open, DecodeOpenSession(*message));
-      CPSHARD_ASSIGN_OR_RETURN(const OpenedSession opened, sessions_.Open(std::move(open)));
-      EncodeOpenedSession(opened, reply);
-      return CheckStates(*reply);
-    });
+  absl::Status OpenSession(const std::string&, const v1::OpenSessionRequest& message,
+                           v1::OpenSessionReply* reply) {
+    CPSHARD_ASSIGN_OR_RETURN(cpshard::OpenSession open, DecodeOpenSession(message));
+    CPSHARD_ASSIGN_OR_RETURN(const OpenedSession opened, sessions_.Open(std::move(open)));
+    EncodeOpenedSession(opened, reply);
+    return CheckStates(*reply);
   }
 
-  grpc::ServerUnaryReactor* CloseSession(grpc::CallbackServerContext* context,
-                                         const v1::CloseSessionRequest* message,
-                                         v1::CloseSessionReply*) override {
-    std::function<void()> leave = Enter(context);
-    absl::StatusOr<SessionName> session = DecodeCloseSession(*message);
-    if (session.ok()) return sessions_.Close(*std::move(session), std::move(leave));
-    auto* reactor = new CountedReactor(std::move(leave));
-    reactor->Finish(ToGrpc(session.status()));
-    return reactor;
+  void CloseSession(UnaryCall& call, const v1::CloseSessionRequest& message) {
+    absl::StatusOr<SessionName> session = DecodeCloseSession(message);
+    if (!session.ok()) return call.Refuse(session.status());
+    const auto closing = sessions_.Close(
+        *std::move(session), [alive = call.shared_from_this()](const absl::Status& status) {
+          Give(*alive, status, v1::CloseSessionReply());
+        });
+    call.WhenGivenUp([closing] { closing->Answer(absl::CancelledError("the caller gave up")); });
   }
 
-  grpc::ServerUnaryReactor* ListGroups(grpc::CallbackServerContext* context,
-                                       const v1::ListGroupsRequest*,
-                                       v1::ListGroupsReply* reply) override {
-    return OnWorker(context, [this, reply] {
-      EncodeGroupViews(sessions_.Views(), reply);
-      return absl::OkStatus();
-    });
+  absl::Status ListGroups(const std::string&, const v1::ListGroupsRequest&,
+                          v1::ListGroupsReply* reply) {
+    EncodeGroupViews(sessions_.Views(), reply);
+    return CheckFits(*reply);
   }
 
-  grpc::ServerUnaryReactor* DumpGroup(grpc::CallbackServerContext* context,
-                                      const v1::DumpGroupRequest* message,
-                                      v1::DumpGroupReply* reply) override {
-    return OnWorker(context, [this, message, reply]() -> absl::Status {
-      CPSHARD_ASSIGN_OR_RETURN(const GroupView view, sessions_.View(message->group()));
-      EncodeGroupView(view, reply);
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PushBatches(
-      grpc::CallbackServerContext* call) override {
-    return sessions_.Push(call, OwnerOf(call), watch_);
-  }
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PullShards(
-      grpc::CallbackServerContext* call) override {
-    return sessions_.Pull(call, OwnerOf(call), watch_);
-  }
-
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* GetShard(grpc::CallbackServerContext* call,
-                                                       const grpc::ByteBuffer* message) override {
-    absl::StatusOr<cpshard::GetShard> request = ParseGetShard(*message);
-    if (!request.ok()) return new RefusedReactor(Enter(call), request.status());
-    return sessions_.Get(call, OwnerOf(call), watch_, *std::move(request));
+  absl::Status DumpGroup(const std::string&, const v1::DumpGroupRequest& message,
+                         v1::DumpGroupReply* reply) {
+    CPSHARD_ASSIGN_OR_RETURN(const std::string group, DecodeDumpGroup(message));
+    CPSHARD_ASSIGN_OR_RETURN(const GroupView view, sessions_.View(group));
+    EncodeGroupView(view, reply);
+    return CheckFits(*reply);
   }
 
   void Drain() {
@@ -285,20 +276,10 @@ class ShardRpcs::Impl : public Methods {
     return context;
   }
 
-  // Small, or refused: it is parsed on gRPC's thread.
-  static absl::StatusOr<cpshard::GetShard> ParseGetShard(grpc::ByteBuffer message) {
-    v1::GetShardRequest request;
-    if (static_cast<int64_t>(message.Length()) > kMaxHeaderBytes ||
-        !grpc::SerializationTraits<v1::GetShardRequest>::Deserialize(&message, &request).ok()) {
-      return absl::InvalidArgumentError("the request is no GetShardRequest of at most 64 KiB");
-    }
-    return DecodeGetShard(request);
-  }
-
-  StreamOwner OwnerOf(grpc::CallbackServerContext* call) {
+  CallOwner OwnerOf(grpc::CallbackServerContext* call) {
     return {[this](const std::string& peer) { Cut(peer); },
             [this](const std::string& peer) { return Describe(peer); },
-            [this, leave = Enter(call)](StreamReactor* done) {
+            [this, leave = Enter(call)](WatchedCall* done) {
               watch_.Remove(done);
               leave();
             }};
@@ -326,18 +307,48 @@ class ShardRpcs::Impl : public Methods {
     };
   }
 
-  // Carries out `call` on a worker; a call that was cancelled before its turn is not begun.
-  template <typename Call>
-  grpc::ServerUnaryReactor* OnWorker(grpc::CallbackServerContext* context, Call call) {
-    auto* reactor = new CountedReactor(Enter(context));
-    const absl::Status submitted =
-        draining_ ? ShuttingDown() : workers_.Submit([context, reactor, call] {
-          const absl::Status status =
-              context->IsCancelled() ? absl::CancelledError("the caller gave up") : call();
-          reactor->Finish(ToGrpc(status));
-        });
-    if (!submitted.ok()) reactor->Finish(ToGrpc(submitted));
-    return reactor;
+  Reactor* StartUnary(grpc::CallbackServerContext* context, UnaryCall::OnRequest on_request) {
+    const auto call = UnaryCall::Start(context, options_.stall, &counters_, OwnerOf(context),
+                                       std::move(on_request));
+    watch_.Add(call);
+    return call.get();
+  }
+
+  // `answer` answers a small request at once or later. On gRPC's thread.
+  template <typename Request>
+  void ServeUnary(const char* method, void (Impl::*answer)(UnaryCall&, const Request&)) {
+    Serve(method, [=, this](grpc::CallbackServerContext* context) {
+      return StartUnary(context, [=, this](const auto& call, grpc::ByteBuffer message) {
+        Request request;
+        absl::Status status = draining_ ? ShuttingDown() : CheckSmall(SizeOf(message));
+        if (status.ok()) status = Parse(&message, &request);
+        if (!status.ok()) return call->Refuse(status);
+        (this->*answer)(*call, request);
+      });
+    });
+  }
+
+  // `answer` makes the reply to a request, given its peer, on a worker; a call that was given up
+  // before its turn is not begun. It is parsed there, too: as many at a time as there are workers.
+  template <typename Request, typename Reply>
+  void ServeOnWorker(const char* method, CheckBytes check,
+                     absl::Status (Impl::*answer)(const std::string&, const Request&, Reply*)) {
+    Serve(method, [=, this](grpc::CallbackServerContext* context) {
+      return StartUnary(context, [=, this](const auto& call, grpc::ByteBuffer message) {
+        absl::Status status = draining_ ? ShuttingDown() : check(SizeOf(message));
+        if (status.ok()) {
+          status = workers_.Submit([this, answer, call, message]() mutable {
+            if (call->answered()) return;
+            Request request;
+            Reply reply;
+            absl::Status made = Parse(&message, &request);
+            if (made.ok()) made = (this->*answer)(call->peer(), request, &reply);
+            Give(*call, made, reply);
+          });
+        }
+        if (!status.ok()) call->Refuse(status);
+      });
+    });
   }
 
   const ServiceOptions options_;
@@ -353,7 +364,7 @@ class ShardRpcs::Impl : public Methods {
   const StreamContext stream_context_;
   Sessions sessions_;
   WorkerPool workers_;  // its work uses those before it
-  StreamWatch watch_;   // the last member: its ticks make work
+  CallWatch watch_;     // the last member: its ticks make work
 };
 
 ShardRpcs::ShardRpcs(const ServiceOptions& options, const Executors& executors, BufferPool& pool,

@@ -23,4 +23,9 @@ absl::Status ToPeer(absl::Status status) {
   return WithDetails(std::move(status), {.reason = "BUDGET", .retry_after = kRetrySoon});
 }
 
+absl::Status ShuttingDown() {
+  return WithDetails(absl::UnavailableError("the server is shutting down; try another"),
+                     {.reason = "DRAINING", .retry_after = kRetryDrain});
+}
+
 }  // namespace cpshard

@@ -21,4 +21,7 @@ constexpr absl::Duration kRetryLost = absl::Seconds(3);
 // out, since peers try again what is exhausted. A lost device: DEVICE_LOST, with when.
 absl::Status ToPeer(absl::Status status);
 
+// What is refused because the server stops: Unavailable, DRAINING, with when to come again.
+absl::Status ShuttingDown();
+
 }  // namespace cpshard

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/error_details.h"
+#include "server/to_peer.h"
 
 namespace cpshard {
 
@@ -14,10 +16,15 @@ WorkerPool::~WorkerPool() { Close(); }
 
 absl::Status WorkerPool::Submit(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
-  if (closed_) return absl::UnavailableError("the server is shutting down");
+  if (closed_) {
+    return WithDetails(absl::UnavailableError("the server is shutting down; try another"),
+                       {.reason = "DRAINING", .retry_after = kRetryDrain});
+  }
   if (submitted_waiting_ >= max_waiting_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the server is busy: ", submitted_waiting_, " calls are waiting; try again"));
+    return WithDetails(absl::ResourceExhaustedError(absl::StrCat(
+                           "the server is busy: ", submitted_waiting_,
+                           " calls are waiting, the most that may (queue); try again")),
+                       {.reason = "BUSY", .retry_after = kRetrySoon});
   }
   ++submitted_waiting_;
   waiting_.push_back({std::move(work), true});

@@ -22,8 +22,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Runs `work` on one of the threads, in the order of submission.
-  // ResourceExhausted: max_waiting are waiting already; Unavailable: closed. Then `work` never
-  // runs.
+  // As peers are told them: ResourceExhausted, BUSY: max_waiting are waiting already; Unavailable,
+  // DRAINING: closed. Then `work` never runs.
   absl::Status Submit(std::function<void()> work);
 
   // The same for work that was admitted before and must be done: it does not count against

@@ -3,23 +3,33 @@
 #include <utility>
 #include <variant>
 
-#include "proto/status.h"
-
 namespace cpshard {
 
-void ClosingAnswer::Give(const absl::Status& status) {
+std::shared_ptr<CloseCall> CloseCall::Start(const std::shared_ptr<SessionHub>& hub,
+                                            SessionName session,
+                                            std::function<void(const absl::Status&)> answer) {
+  std::shared_ptr<CloseCall> call(new CloseCall(std::move(answer)));
+  const auto peer = hub->Connect([weak = std::weak_ptr(call)] {
+    if (const auto alive = weak.lock()) alive->OnTold();
+  });
+  call->Keep(peer);
+  hub->Do([&](auto& delivery, absl::Time now) { delivery.Close(peer->id(), session, now); });
+  return call;
+}
+
+void CloseCall::Answer(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
-  if (std::exchange(given_, true)) return;
+  if (std::exchange(answered_, true)) return;
   peer_.reset();
-  call_->Finish(ToGrpc(status));
+  answer_(status);
 }
 
-void ClosingAnswer::Keep(std::shared_ptr<SessionPeer> peer) {
+void CloseCall::Keep(std::shared_ptr<SessionPeer> peer) {
   absl::MutexLock lock(&mu_);
-  if (!given_) peer_ = std::move(peer);
+  if (!answered_) peer_ = std::move(peer);
 }
 
-void ClosingAnswer::OnTold() {
+void CloseCall::OnTold() {
   std::shared_ptr<SessionPeer> peer;
   {
     absl::MutexLock lock(&mu_);
@@ -27,31 +37,8 @@ void ClosingAnswer::OnTold() {
   }
   if (peer == nullptr) return;
   while (std::optional<SessionPeer::Told> told = peer->Next()) {
-    if (const auto* end = std::get_if<EndCall>(&*told)) Give(end->status);
+    if (const auto* end = std::get_if<EndCall>(&*told)) Answer(end->status);
   }
-}
-
-CloseCall::CloseCall(std::function<void()> on_done)
-    : on_done_(std::move(on_done)), answer_(std::make_shared<ClosingAnswer>(this)) {}
-
-CloseCall* CloseCall::Start(const std::shared_ptr<SessionHub>& hub, SessionName session,
-                            std::function<void()> on_done) {
-  auto* const call = new CloseCall(std::move(on_done));
-  const std::shared_ptr<ClosingAnswer> answer = call->answer_;
-  const auto peer = hub->Connect([answer] { answer->OnTold(); });
-  answer->Keep(peer);
-  hub->Do([&](auto& delivery, absl::Time now) { delivery.Close(peer->id(), session, now); });
-  return call;
-}
-
-void CloseCall::OnCancel() {
-  const std::shared_ptr<ClosingAnswer> answer = answer_;  // the call may go
-  answer->Give(absl::CancelledError("the caller gave up"));
-}
-
-void CloseCall::OnDone() {
-  on_done_();
-  delete this;
 }
 
 }  // namespace cpshard

@@ -71,7 +71,8 @@ std::optional<absl::Status> DataStream::JudgePush(int64_t loader, const PushHead
                  OwnerOf(step), " does");
   }
   if (head.microbatch < 0 || head.microbatch >= options_.max_microbatches) {
-    return wrong("a step has at most ", options_.max_microbatches, " microbatches");
+    return wrong("a step has at most ", options_.max_microbatches,
+                 " microbatches (max_microbatches): make them larger, or of one step several");
   }
   if (head.state && static_cast<int64_t>(head.state->size()) > kMaxLoaderStateBytes) {
     return wrong("the loader state has ", head.state->size(), " bytes, at most ",

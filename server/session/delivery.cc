@@ -211,6 +211,7 @@ Delivery::~Delivery() = default;
 
 absl::StatusOr<OpenedSession> Delivery::Open(const OpenSession& open, absl::Time now) {
   if (impl_->draining_) return Draining();
+  if (impl_->options_.budget_bytes == 0) return NoSessions();
   CPSHARD_RETURN_IF_ERROR(impl_->CheckJob(open));
   const bool is_new = impl_->Find(open.group) == nullptr;
   Group* group = impl_->Make(open.group, /*parks=*/false);
@@ -281,16 +282,19 @@ void Delivery::Close(PeerId peer, const SessionName& session, absl::Time) {
 
 absl::Status Delivery::Hello(PeerId peer, const LoaderHello& hello, absl::Time now) {
   const DeliveryOptions& options = impl_->options_;
+  if (options.budget_bytes == 0) return NoSessions();
   if (hello.num_loaders < 1 || hello.num_loaders > options.max_loaders || hello.loader < 0 ||
       hello.loader >= hello.num_loaders) {
-    return absl::InvalidArgumentError(absl::StrCat("loader ", hello.loader, " of ",
-                                                   hello.num_loaders, "; at most ",
-                                                   options.max_loaders, " are allowed"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("loader ", hello.loader, " of ", hello.num_loaders,
+                     "; a data stream has at least 1 and at "
+                     "most ",
+                     options.max_loaders,
+                     " (max_loaders), from 0 on: let a loader push more of the "
+                     "steps"));
   }
   if (hello.streams.empty() || static_cast<int64_t>(hello.streams.size()) > options.max_streams) {
-    return absl::InvalidArgumentError(absl::StrCat("a hello for ", hello.streams.size(),
-                                                   " data streams; 1 to ", options.max_streams,
-                                                   " are allowed"));
+    return DataStreamsOverLimit(hello.group, hello.streams.size(), options.max_streams);
   }
   if (impl_->draining_) return Draining();
   const bool is_new = impl_->Find(hello.group) == nullptr;

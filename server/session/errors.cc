@@ -167,6 +167,12 @@ absl::Status TooMany(absl::string_view what) {
   return Refuse(absl::ResourceExhaustedError(what), "TOO_MANY", {}, kRestart);
 }
 
+absl::Status DataStreamsOverLimit(absl::string_view group, size_t named, int64_t most) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(named, " data streams are named; group ", group, " has at least 1 and at most ",
+                   most, " (max_data_streams): name fewer, or put some into another group"));
+}
+
 absl::Status BeyondWindow(const StepAddress& at, int64_t end) {
   return Refuse(absl::ResourceExhaustedError(
                     absl::StrCat(Name(at), " lies beyond the window, which ends before step ", end,
@@ -213,8 +219,7 @@ absl::Status UnknownGroup(absl::string_view group, absl::string_view instance) {
 }
 
 absl::Status UnknownStream(absl::string_view group, absl::string_view stream) {
-  return Refuse(absl::NotFoundError(
-                    absl::StrCat("group ", group, " was opened without a data stream ", stream)),
+  return Refuse(absl::NotFoundError(absl::StrCat("group ", group, " has no data stream ", stream)),
                 "UNKNOWN_STREAM");
 }
 
@@ -223,6 +228,17 @@ absl::Status UnknownReader(absl::string_view group, absl::string_view reader,
   return Refuse(absl::NotFoundError(absl::StrCat("reader ", reader, " has not opened group ", group,
                                                  " on this server")),
                 "UNKNOWN_READER", {{"instance", std::string(instance)}});
+}
+
+absl::Status NotInPass(absl::string_view text) {
+  return Refuse(absl::FailedPreconditionError(text), "NOT_IN_PASS");
+}
+
+absl::Status NoSessions() {
+  return Refuse(absl::FailedPreconditionError(
+                    "this server takes no sessions: it was started without memory for them; give "
+                    "it session_bytes, or ask another one"),
+                "NO_SESSIONS");
 }
 
 absl::Status Draining() {

@@ -36,6 +36,7 @@ absl::Status NotReady(const StepAddress& at, absl::string_view waiting_for);
 absl::Status NoCredit(const StepAddress& at);
 absl::Status StillLanding(const StepAddress& at, int64_t microbatch);
 absl::Status TooMany(absl::string_view what);  // of groups, of requests, ...
+absl::Status DataStreamsOverLimit(absl::string_view group, size_t named, int64_t most);
 absl::Status BeyondWindow(const StepAddress& at, int64_t end);
 absl::Status NoRoom(absl::string_view what, int64_t wanted, int64_t total, bool for_ever);
 absl::Status DigestConflict(const StepAddress& at, int64_t microbatch, uint64_t first,
@@ -46,6 +47,8 @@ absl::Status UnknownGroup(absl::string_view group, absl::string_view instance);
 absl::Status UnknownStream(absl::string_view group, absl::string_view stream);
 absl::Status UnknownReader(absl::string_view group, absl::string_view reader,
                            absl::string_view instance);
+absl::Status NotInPass(absl::string_view text);
+absl::Status NoSessions();  // on this server, ever
 absl::Status Draining();
 
 }  // namespace cpshard

@@ -17,7 +17,8 @@ absl::Status Group::Hello(PeerId peer, const LoaderHello& hello, absl::Time now)
     if (named == nullptr) {
       if (static_cast<int64_t>(streams_.size()) < 2 * options_.max_streams) continue;
       return TooMany(
-          absl::StrCat("group ", name_, " has ", streams_.size(), " data streams already"));
+          absl::StrCat("group ", name_, " has ", streams_.size(),
+                       " data streams already, of runs that are over too (max_data_streams)"));
     }
     CPSHARD_RETURN_IF_ERROR(named->stream->CheckHello(hello));
   }
@@ -116,7 +117,12 @@ void Group::PruneStreams() {
 std::optional<PushTicket> Group::BeginPush(PeerId peer, int64_t loader, const PushHead& head,
                                            int64_t bytes, uint64_t push, absl::Time now) {
   Named* named = Find(head.at.stream);
-  if (named == nullptr) return std::nullopt;
+  if (named == nullptr) {
+    ++outbox_.counters.refused;
+    outbox_.Say(
+        peer, PushAck{head.at, head.epoch, head.microbatch, UnknownStream(name_, head.at.stream)});
+    return std::nullopt;
+  }
   named->stream->Heard(loader, now);
   absl::Status failure;
   auto ticket = named->stream->BeginPush(peer, loader, head, bytes, push, &failure);

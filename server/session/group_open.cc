@@ -92,13 +92,14 @@ absl::Status Group::CheckOpen(const OpenSession& open) const {
                                                    ": at least 1 each"));
   }
   if (open.cp_size > options_.max_ranks / open.readers_per_rank) {
-    return absl::InvalidArgumentError(absl::StrCat("cp_size ", open.cp_size, " times ",
-                                                   open.readers_per_rank,
-                                                   " readers per rank: over ", options_.max_ranks));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cp_size ", open.cp_size, " times ", open.readers_per_rank,
+                     " readers per rank: over the ", options_.max_ranks,
+                     " readers of a group (max_readers); let one reader of a rank hand on "
+                     "to its peers"));
   }
   if (open.streams.empty() || static_cast<int64_t>(open.streams.size()) > options_.max_streams) {
-    return absl::InvalidArgumentError(absl::StrCat(open.streams.size(), " data streams; 1 to ",
-                                                   options_.max_streams, " are allowed"));
+    return DataStreamsOverLimit(name_, open.streams.size(), options_.max_streams);
   }
   const int64_t current = CurrentGeneration();
   if (open.generation < 1) {

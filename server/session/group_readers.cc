@@ -150,14 +150,15 @@ void Group::OnWant(const ReaderCall& call, const Want& want, absl::Time now) {
       return Answer(waiter, EndReached(want.at, named->last_end->step));
     }
     if (want.at.pass != standing.pass || standing.finished || reader->closed) {
-      return Answer(waiter, absl::FailedPreconditionError(absl::StrCat(
+      return Answer(waiter, NotInPass(absl::StrCat(
                                 Name(want.at), ": this reader is in pass ", standing.pass,
                                 standing.finished || reader->closed ? ", and has finished" : "")));
     }
     if (reader->wants >= options_.max_wants) {
-      return Answer(waiter, TooMany(absl::StrCat(
-                                Name(want.at), ": ", reader->wants,
-                                " requests of this reader wait already, the most that may")));
+      return Answer(waiter,
+                    TooMany(absl::StrCat(Name(want.at), ": ", reader->wants,
+                                         " requests of this reader wait already, the most that may "
+                                         "(max_wants)")));
     }
     if (!standing.open) {
       standing.open = true;
@@ -215,9 +216,8 @@ absl::Status Group::OnPassClosed(const ReaderCall& call, const PassClosed& close
   Standing& standing = reader->standings.at(closed.stream);
   if (closed.pass < standing.pass || standing.finished) return absl::OkStatus();
   if (closed.pass > standing.pass) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("pass ", closed.pass, " of data stream ", closed.stream,
-                     " is closed, but this reader is in pass ", standing.pass));
+    return NotInPass(absl::StrCat("pass ", closed.pass, " of data stream ", closed.stream,
+                                  " is closed, but this reader is in pass ", standing.pass));
   }
   standing = {};
   standing.pass = closed.pass + 1;

@@ -155,8 +155,8 @@ absl::Status PushCall::Begin(const BatchFrame& frame, absl::Time input) {
       dropping_.insert(frame.batch_id);
     }
     if (dropping_.size() > kMaxDropping) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "over ", kMaxDropping, " batches were refused and their last frames never came"));
+      return TooMany(absl::StrCat("over ", kMaxDropping,
+                                  " batches were refused and their last frames never came"));
     }
   }
   if (status.ok()) {

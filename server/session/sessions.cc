@@ -1,15 +1,18 @@
 #include "server/session/sessions.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/plan/status_macros.h"
 #include "server/session/close_call.h"
+#include "server/session/errors.h"
 #include "server/session/pull_call.h"
 #include "server/session/push_call.h"
 #include "server/session/stored_batch.h"
+#include "server/stream/asked_stream.h"
 
 namespace cpshard {
 namespace {
@@ -29,6 +32,11 @@ DeliveryOptions OptionsOf(const SessionLimits& limits, std::vector<DeclaredGroup
   options.replay_steps = limits.replay_steps;
   options.ahead_steps = limits.ahead_steps;
   options.max_groups = limits.max_groups;
+  options.max_streams = limits.max_data_streams;
+  options.max_ranks = limits.max_readers;
+  options.max_loaders = limits.max_loaders;
+  options.max_microbatches = limits.max_microbatches;
+  options.max_wants = limits.max_wants;
   options.rank_timeout = absl::Seconds(limits.rank_timeout_seconds);
   return options;
 }
@@ -91,6 +99,7 @@ Sessions::Sessions(const StreamContext& context, const SessionLimits& limits,
              .blocks = context.executors->blocks()}),
       context_(context),
       instance_(std::move(instance)),
+      offered_(OptionsOf(limits, {}, "").budget_bytes > 0),
       hub_(SessionHub::Make(OptionsOf(limits, std::move(groups), instance_), context.run_later)) {
   context_.pool = &pool_;
 }
@@ -120,41 +129,45 @@ std::vector<GroupView> Sessions::Views() {
   return hub_->Do([](auto& delivery, absl::Time now) { return delivery.Views(now); });
 }
 
-template <typename Reactor>
-Reactor* Sessions::Start(grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch,
-                         const MakeFrameStream& make) {
-  const std::shared_ptr<Reactor> reactor = Reactor::Start(call, context_, std::move(owner), make);
+TwoWayReactor* Sessions::Start(grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch,
+                               const MakeFrameStream& make) {
+  const auto reactor = TwoWayReactor::Start(call, context_, std::move(owner), make);
   watch.Add(reactor);
   return reactor.get();
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Sessions::Push(
-    grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch) {
-  return Start<TwoWayReactor>(call, std::move(owner), watch, [this](std::string, auto on_output) {
+    grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch) {
+  return Start(call, std::move(owner), watch, [this](std::string, auto on_output) {
     return PushCall::Make(context_, hub_, instance_, std::move(on_output));
   });
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Sessions::Pull(
-    grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch) {
-  return Start<TwoWayReactor>(call, std::move(owner), watch, [this](std::string, auto on_output) {
+    grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch) {
+  return Start(call, std::move(owner), watch, [this](std::string, auto on_output) {
     return PullCall::Make(context_, hub_, std::nullopt, std::move(on_output));
   });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* Sessions::Get(grpc::CallbackServerContext* call,
-                                                          StreamOwner owner, StreamWatch& watch,
-                                                          GetShard request) {
-  return Start<AnswerReactor>(call, std::move(owner), watch, [&](std::string, auto on_output) {
-    return PullCall::Make(context_, hub_, std::move(request), std::move(on_output));
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Sessions::Get(
+    grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch, ParseGetShard parse) {
+  return Start(call, std::move(owner), watch, [=, this](std::string, auto on_output) {
+    const auto ask =
+        [=, this](absl::Span<const Bytes> message) -> absl::StatusOr<std::shared_ptr<FrameStream>> {
+      CPSHARD_ASSIGN_OR_RETURN(GetShard request, parse(message));
+      return PullCall::Make(context_, hub_, std::move(request), on_output);
+    };
+    return std::make_shared<AskedStream>(ask, context_.stall, on_output);
   });
 }
 
-grpc::ServerUnaryReactor* Sessions::Close(SessionName session, std::function<void()> on_done) {
-  CloseCall* const call = CloseCall::Start(hub_, std::move(session), std::move(on_done));
+std::shared_ptr<CloseCall> Sessions::Close(SessionName session,
+                                           std::function<void(const absl::Status&)> answer) {
+  std::shared_ptr<CloseCall> call = CloseCall::Start(hub_, std::move(session), std::move(answer));
   absl::MutexLock lock(&mu_);
-  std::erase_if(closing_, [](const auto& answer) { return answer.expired(); });
-  closing_.push_back(call->answer());
+  std::erase_if(closing_, [](const auto& closing) { return closing.expired(); });
+  closing_.push_back(call);
   if (draining_) RefuseClosing();
   return call;
 }
@@ -168,9 +181,9 @@ void Sessions::Drain() {
 
 // Who closes would wait for the others; it has nothing to wait for.
 void Sessions::RefuseClosing() {
-  for (const std::weak_ptr<ClosingAnswer>& weak : closing_) {
-    const std::shared_ptr<ClosingAnswer> answer = weak.lock();
-    if (answer != nullptr) answer->Give(absl::UnavailableError("the server is shutting down"));
+  for (const std::weak_ptr<CloseCall>& weak : closing_) {
+    const std::shared_ptr<CloseCall> call = weak.lock();
+    if (call != nullptr) call->Answer(Draining());
   }
   closing_.clear();
 }

@@ -15,8 +15,8 @@
 #include "proto/session_codec.h"
 #include "server/session/close_call.h"
 #include "server/session/session_hub.h"
+#include "server/stream/call_watch.h"
 #include "server/stream/stream_reactor.h"
-#include "server/stream/stream_watch.h"
 
 namespace cpshard {
 
@@ -45,21 +45,27 @@ class Sessions {
   // late asks for some.
   void EndLaterWork();
 
+  // There is memory for them; else whoever opens one or says hello is refused.
+  bool offered() const { return offered_; }
+
   absl::StatusOr<OpenedSession> Open(OpenSession open);
   absl::StatusOr<GroupView> View(const std::string& group);
   std::vector<GroupView> Views();
 
-  // Calls that carry frames. They are watched by `watch`, and go when gRPC is done with them.
+  // Calls that carry frames. They are watched by `watch`, and go when gRPC is done with them. Get
+  // is answered with the frames of a pull.
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Push(
-      grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch);
+      grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch);
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pull(
-      grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch);
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Get(grpc::CallbackServerContext* call,
-                                                  StreamOwner owner, StreamWatch& watch,
-                                                  GetShard request);
+      grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch);
+  using ParseGetShard = absl::StatusOr<GetShard> (*)(absl::Span<const Bytes> message);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Get(
+      grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch, ParseGetShard parse);
 
-  // `on_done` is called when gRPC is done with the call.
-  grpc::ServerUnaryReactor* Close(SessionName session, std::function<void()> on_done);
+  // `answer` is called once, with a lock held; what comes back may be told the answer, too, and is
+  // to be kept until it has one.
+  std::shared_ptr<CloseCall> Close(SessionName session,
+                                   std::function<void(const absl::Status&)> answer);
 
   void Drain();
   void Tick(absl::Time now);
@@ -70,18 +76,18 @@ class Sessions {
   void AddCounters(Counters& counters);
 
  private:
-  template <typename Reactor>
-  Reactor* Start(grpc::CallbackServerContext* call, StreamOwner owner, StreamWatch& watch,
-                 const MakeFrameStream& make);
+  TwoWayReactor* Start(grpc::CallbackServerContext* call, CallOwner owner, CallWatch& watch,
+                       const MakeFrameStream& make);
   void RefuseClosing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   BufferPool pool_;
   StreamContext context_;
   const std::string instance_;
+  const bool offered_;
   const std::shared_ptr<SessionHub> hub_;
   absl::Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::weak_ptr<ClosingAnswer>> closing_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<CloseCall>> closing_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace cpshard

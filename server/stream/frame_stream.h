@@ -76,4 +76,7 @@ absl::Duration TimeFor(int64_t bytes, absl::Duration stall);
 absl::Status Overdue(int64_t bytes, absl::Time begun, absl::Time moved, absl::Time input,
                      absl::Duration stall);
 
+// Of a call whose one request did not come in time.
+absl::Status LateRequest(absl::Duration stall);
+
 }  // namespace cpshard

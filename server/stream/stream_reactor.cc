@@ -8,41 +8,28 @@
 #include "proto/slices.h"
 #include "proto/status.h"
 #include "server/log.h"
+#include "server/to_peer.h"
 
 namespace cpshard {
 namespace {
 
 // Read ahead: one message is landed while the next one comes.
 constexpr size_t kMaxInbox = 2;
-// What a stalled call gets to let go of its buffers before its connection is cut.
-constexpr absl::Duration kCancelGrace = absl::Seconds(2);
 // How long a draining stream goes on refusing before it ends.
 constexpr absl::Duration kDrainLinger = absl::Milliseconds(500);
-
-absl::Status GoingDown() {
-  return absl::UnavailableError("the server is shutting down; try another");
-}
 
 }  // namespace
 
 std::shared_ptr<TwoWayReactor> TwoWayReactor::Start(grpc::CallbackServerContext* call,
-                                                    const StreamContext& context, StreamOwner owner,
+                                                    const StreamContext& context, CallOwner owner,
                                                     const MakeFrameStream& make) {
   std::shared_ptr<TwoWayReactor> reactor(new TwoWayReactor(call, context, std::move(owner)));
-  reactor->Begin(make, /*reads=*/true);
-  return reactor;
-}
-
-std::shared_ptr<AnswerReactor> AnswerReactor::Start(grpc::CallbackServerContext* call,
-                                                    const StreamContext& context, StreamOwner owner,
-                                                    const MakeFrameStream& make) {
-  std::shared_ptr<AnswerReactor> reactor(new AnswerReactor(call, context, std::move(owner)));
-  reactor->Begin(make, /*reads=*/false);
+  reactor->Begin(make);
   return reactor;
 }
 
 StreamReactor::StreamReactor(grpc::CallbackServerContext* call, const StreamContext& context,
-                             StreamOwner owner)
+                             CallOwner owner)
     : call_(call),
       context_(context),
       owner_(std::move(owner)),
@@ -50,15 +37,13 @@ StreamReactor::StreamReactor(grpc::CallbackServerContext* call, const StreamCont
       input_(absl::Now()),
       input_set_(input_) {}
 
-void StreamReactor::Begin(const MakeFrameStream& make, bool reads) {
+void StreamReactor::Begin(const MakeFrameStream& make) {
   self_ = shared_from_this();
   stream_ = make(peer_, [weak = weak_from_this()] {
     if (const auto alive = weak.lock()) alive->Pump();
   });
   absl::MutexLock lock(&mu_);
-  input_ended_ = !reads;
   ReadMore();
-  LandMore();
 }
 
 // --- input
@@ -108,8 +93,7 @@ void StreamReactor::LandOne() {
     }
   }
   if (message.Valid()) {
-    const MessageSlices slices(message);
-    message.Clear();
+    const MessageSlices slices(std::move(message));
     stream_->OnMessage(slices.spans(), input);
   } else {
     stream_->OnInputEnd();
@@ -187,7 +171,7 @@ void StreamReactor::Drain(bool at_once) {
     draining_ = true;
   }
   stream_->Drain();
-  if (at_once) stream_->EndIfIdle(GoingDown());
+  if (at_once) stream_->EndIfIdle(ShuttingDown());
 }
 
 void StreamReactor::Tick(absl::Time now) {
@@ -218,7 +202,7 @@ void StreamReactor::Tick(absl::Time now) {
   }
   if (cut_off) CutOff(stuck, bytes);
   stream_->Expire(input);
-  if (end) stream_->EndIfIdle(GoingDown());
+  if (end) stream_->EndIfIdle(ShuttingDown());
 }
 
 void StreamReactor::CutOff(absl::Duration stuck, int64_t bytes) {

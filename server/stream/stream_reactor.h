@@ -13,38 +13,23 @@
 #include "absl/time/time.h"
 #include "server/stream/batch_stream.h"
 #include "server/stream/frame_stream.h"
+#include "server/stream/watched_call.h"
 
 namespace cpshard {
 
-class StreamReactor;
-
-// Who watches over the streams of a server. Everything outlives the streams.
-struct StreamOwner {
-  // Ends the connection of a call, given its peer(): gRPC cannot let go of it otherwise. That name
-  // is to be had only as a call begins.
-  std::function<void(const std::string& peer)> cut_connection;
-  // Who that peer is, for the log.
-  std::function<std::string(const std::string& peer)> describe_peer;
-  // The reactor is done with; nothing of it is used any more.
-  std::function<void(StreamReactor*)> on_done;
-};
-
 // Thread-safe. Lives until gRPC is done with the call and no worker has a message of it.
-class StreamReactor : public std::enable_shared_from_this<StreamReactor> {
+class StreamReactor : public WatchedCall, public std::enable_shared_from_this<StreamReactor> {
  public:
-  virtual ~StreamReactor() = default;
-
-  // Called several times a second: gives up what makes no progress.
-  void Tick(absl::Time now);
+  void Tick(absl::Time now) override;
 
   // New batches are refused; once no batch is under way the stream ends after a moment, or at once.
-  void Drain(bool at_once);
+  void Drain(bool at_once) override;
 
  protected:
-  StreamReactor(grpc::CallbackServerContext* call, const StreamContext& context, StreamOwner owner);
+  StreamReactor(grpc::CallbackServerContext* call, const StreamContext& context, CallOwner owner);
 
-  // Begins to read, where there is something to be read; the reactor owns itself until Done.
-  void Begin(const MakeFrameStream& make, bool reads);
+  // Begins to read; the reactor owns itself until Done.
+  void Begin(const MakeFrameStream& make);
 
   // What gRPC reports.
   void ReadDone(bool ok);
@@ -72,7 +57,7 @@ class StreamReactor : public std::enable_shared_from_this<StreamReactor> {
 
   grpc::CallbackServerContext* const call_;
   const StreamContext& context_;
-  const StreamOwner owner_;
+  const CallOwner owner_;
   const std::string peer_;
   std::shared_ptr<FrameStream> stream_;
   std::shared_ptr<StreamReactor> self_;
@@ -96,46 +81,23 @@ class StreamReactor : public std::enable_shared_from_this<StreamReactor> {
   absl::Time cancelled_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
 
-// What the two kinds of calls have in common.
-template <typename Reactor>
-class StreamReactorOn : public Reactor, public StreamReactor {
+// Frames both ways.
+class TwoWayReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public StreamReactor {
  public:
+  static std::shared_ptr<TwoWayReactor> Start(grpc::CallbackServerContext* call,
+                                              const StreamContext& context, CallOwner owner,
+                                              const MakeFrameStream& make);
+  void OnReadDone(bool ok) override { ReadDone(ok); }
   void OnWriteDone(bool ok) override { WriteDone(ok); }
   void OnCancel() override { Cancelled(); }
   void OnDone() override { Done(); }
 
- protected:
+ private:
   using StreamReactor::StreamReactor;
-
- private:
-  void Write(const grpc::ByteBuffer* message) override { this->StartWrite(message); }
-  void End(const grpc::Status& status) override { this->Finish(status); }
-};
-
-// Frames both ways.
-class TwoWayReactor final
-    : public StreamReactorOn<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>> {
- public:
-  static std::shared_ptr<TwoWayReactor> Start(grpc::CallbackServerContext* call,
-                                              const StreamContext& context, StreamOwner owner,
-                                              const MakeFrameStream& make);
-  void OnReadDone(bool ok) override { ReadDone(ok); }
-
- private:
-  using StreamReactorOn::StreamReactorOn;
   void Read(grpc::ByteBuffer* message) override { StartRead(message); }
-};
-
-// One request, which the stream knows already: it begins with OnInputEnd, on a worker.
-class AnswerReactor final : public StreamReactorOn<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
- public:
-  static std::shared_ptr<AnswerReactor> Start(grpc::CallbackServerContext* call,
-                                              const StreamContext& context, StreamOwner owner,
-                                              const MakeFrameStream& make);
-
- private:
-  using StreamReactorOn::StreamReactorOn;
-  void Read(grpc::ByteBuffer*) override {}
+  void Write(const grpc::ByteBuffer* message) override { StartWrite(message); }
+  void End(const grpc::Status& status) override { Finish(status); }
 };
 
 }  // namespace cpshard

@@ -218,8 +218,11 @@ class ServerCalls(ProgramTest):
         self.assertIn(grpc.StatusCode.OK, codes)
         self.assertIn(grpc.StatusCode.RESOURCE_EXHAUSTED, codes)
         self.assertLessEqual(set(codes), {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED})
-        self.assertTrue(all("try again" in call.details() for call, code in zip(calls, codes)
-                            if code != grpc.StatusCode.OK))
+        for call in (call for call, code in zip(calls, codes) if code != grpc.StatusCode.OK):
+            self.assertIn("try again", call.details())
+            details = dict(call.trailing_metadata())["grpc-status-details-bin"]
+            self.assertIn(b"BUSY", details)
+            self.assertIn(b"google.rpc.RetryInfo", details)
         check_usable(self, server.address)
 
     def test_a_server_that_is_not_there_is_unavailable_at_once(self):

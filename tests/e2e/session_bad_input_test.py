@@ -225,6 +225,41 @@ class SessionRefusals(SessionTest):
         self.assertEqual((code_of(status), status.reason), ("NOT_FOUND", "UNKNOWN_STREAM"))
         self.assertIn("trian", status.message)
 
+    def test_a_push_for_an_unknown_data_stream_is_answered(self):
+        _, loader = self.group()
+        ack = loader.push(0, pushed(0), stream="trian")
+        self.assertEqual((code_of(ack.status), ack.status.reason), ("NOT_FOUND", "UNKNOWN_STREAM"))
+        self.assertIn("trian", ack.status.message)
+        self.assertEqual(ack.at.stream, "trian")
+        self.assertFalse(loader.push(0, pushed(0)).HasField("status"))
+
+    def test_more_than_the_server_says_that_it_takes(self):
+        limits = self.served.info().limits.sessions
+        many = [reader_stream(f"s{i}", max_step_bytes=1) for i in range(limits.max_data_streams)]
+        self.open(cp_size=1, group="full", streams=many)()
+        many.append(reader_stream("more", max_step_bytes=1))
+        self.refused("INVALID_ARGUMENT", "", self.open(group="many", streams=many),
+                     "17", "16", "max_data_streams")
+        most = Loader(self.stub, 0, limits.max_loaders, group="most")
+        most.wait_for(lambda: most.welcome, what="the welcome")
+        for call, limit in (
+                (Loader(self.stub, 0, limits.max_loaders + 1, group="more"), "max_loaders"),
+                (Loader(self.stub, group="more", streams=[
+                    session_pb2.LoaderStream(name=each.name) for each in many]),
+                 "max_data_streams")):
+            self.assertEqual(call.code(), "INVALID_ARGUMENT")
+            self.assertIn(limit, call.call.details())
+        _, loader = self.group(cp_size=1)
+        loader.credit(0)
+        status = loader.push(0, pushed(0), microbatch=limits.max_microbatches).status
+        self.assertEqual(code_of(status), "INVALID_ARGUMENT")
+        self.assertIn("max_microbatches", status.message)
+
+    def test_the_text_of_a_refusal_is_one_line_whatever_a_name_has(self):
+        name = session_pb2.DumpGroupRequest(group="q\nq\x1b[2J")
+        self.refused("NOT_FOUND", "UNKNOWN_GROUP",
+                     lambda: self.stub.DumpGroup(name, timeout=10), "q\\nq\\x1b[2J")
+
     def test_a_resume_without_a_state(self):
         streams = [reader_stream(next_step=5)]
         readers = open_group(self.stub, OPTIONS, streams=streams, resume={"train": 5})
@@ -289,6 +324,24 @@ class LargeStates(SessionTest):
             stub.OpenSession(opened(0, incarnation=2), timeout=20)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
         self.assertIn("over the 8388608 of a message", caught.exception.details())
+
+
+class NoSessions(SessionTest):
+    def test_a_server_without_memory_for_sessions_says_so_to_whoever_comes(self):
+        served = self.serve("--session-bytes=0")
+        loader = Loader(served.stub)
+        self.assertEqual(loader.code(), "FAILED_PRECONDITION")
+        self.assertIsNone(loader.welcome)
+        with self.assertRaises(grpc.RpcError) as caught:
+            served.stub.OpenSession(opening(OPTIONS), timeout=10)
+        self.assertEqual(caught.exception.code().name, "FAILED_PRECONDITION")
+        for error in (loader.call, caught.exception):
+            self.assertIn("session_bytes", error.details())
+            self.assertIn(b"NO_SESSIONS",
+                          dict(error.trailing_metadata()).get("grpc-status-details-bin", b""))
+        self.assertEqual(sorted(served.info().capabilities),
+                         ["dump_group", "executors", "list_groups", "plan_layout", "shard_batch",
+                          "shard_batches"])
 
 
 if __name__ == "__main__":

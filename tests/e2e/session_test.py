@@ -330,6 +330,8 @@ class Steps(SessionTest):
         limits = info.limits.sessions
         self.assertEqual((limits.session_bytes, limits.replay_steps, limits.ahead_steps),
                          (1048576, 1, 5))
+        self.assertEqual((limits.max_data_streams, limits.max_readers, limits.max_loaders,
+                          limits.max_microbatches, limits.max_wants), (16, 4096, 256, 1024, 64))
         self.assertIsInstance(info, service_pb2.GetServerInfoReply)
 
 

@@ -126,6 +126,42 @@ class Memory(HostileTest):
                 with self.subTest(method, algorithm=algorithm):
                     self.check_grows_less_than(served, 100, lambda: send(algorithm, method))
 
+    def test_requests_that_are_too_large_are_refused_before_they_are_parsed(self):
+        served = self.serve()
+        entries = field(4, b"") * (4 << 20)  # parsed, each takes a hundred bytes
+
+        def send(method):
+            with (connect(served.address)[0] as channel,
+                  self.assertRaises(grpc.RpcError) as refused):
+                channel.unary_unary(METHOD.replace("ShardBatches", method))(
+                    entries[:-64], timeout=60)
+            return refused.exception
+
+        for method, code in (("ShardBatch", "RESOURCE_EXHAUSTED"),
+                             ("PlanLayout", "RESOURCE_EXHAUSTED"),
+                             ("ListGroups", "INVALID_ARGUMENT"),
+                             ("GetShard", "INVALID_ARGUMENT")):
+            with self.subTest(method):
+                self.check_grows_less_than(
+                    served, 100, lambda: self.assertEqual(send(method).code().name, code))
+
+    def test_requests_that_are_too_large_are_refused_before_they_are_parsed(self):
+        served = self.serve()
+        message = field(4, b"") * ((4 << 20) - 32)  # 8 MiB; an entry takes a hundred bytes
+
+        def check(method, code):
+            with self.assertRaises(grpc.RpcError) as refused:
+                served.channel.unary_unary(METHOD.replace("ShardBatches", method))(
+                    message, timeout=60)
+            self.assertEqual(refused.exception.code().name, code)
+
+        for method, code in (("ShardBatch", "RESOURCE_EXHAUSTED"),
+                             ("PlanLayout", "RESOURCE_EXHAUSTED"),
+                             ("ListGroups", "INVALID_ARGUMENT"),
+                             ("GetShard", "INVALID_ARGUMENT")):
+            with self.subTest(method):
+                self.check_grows_less_than(served, 100, lambda: check(method, code))
+
     def test_padding_that_nobody_reads_leaves_memory_to_others(self):
         # Three answers, in blocks of 160 MiB, would leave 10 MiB.
         served = self.serve(f"--pool-bytes={490 << 20}", "--session-bytes=0",

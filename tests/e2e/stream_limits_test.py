@@ -3,12 +3,14 @@ is told so; nobody else notices."""
 
 import unittest
 
+import grpc
+
 import bad_messages
 import raw_http2
 from restatement import restate
 from stream_case import StreamTest, good_batch, growing_batch, large_batch
-from streams import frames, packed
-from stubs import connect, shards_of
+from streams import METHOD, frames, packed
+from stubs import connect, service_pb2, shards_of
 from work import OPTIONS
 
 
@@ -107,6 +109,21 @@ class OfTheServer(StreamTest):
 
 
 class Connections(StreamTest):
+    def test_many_that_write_at_once_within_their_limits_are_all_answered(self):
+        served = self.serve(f"--max-inflight-bytes={16 << 20}")
+        messages = [frame.SerializeToString() for frame in frames(1, large_batch(8))]
+        peers = [connect(served.address, unlimited=True)[0] for _ in range(150)]
+        for channel in peers:
+            self.addCleanup(channel.close)
+            grpc.channel_ready_future(channel).result(20)
+        # At once, so that gRPC holds hundreds of MiB for them.
+        calls = [channel.stream_stream(METHOD)(iter(messages), timeout=60) for channel in peers]
+        for call in calls:
+            *_, last = call
+            last = service_pb2.ShardFrame.FromString(last)
+            self.assertFalse(last.HasField("status"), last.status)
+            self.assertTrue(last.last)
+
     def test_half_open_connections_disturb_nobody(self):
         served = self.serve(listen=f"127.0.0.1:0,unix:{self.folder}/s", count=2)
         raw = [raw_http2.connect(address) for address in served.server.addresses * 10]

@@ -28,5 +28,27 @@ TEST(ServerInfoMessage, ItSaysWhoShardsAndWhyAndWhatLiesInPinnedMemory) {
   EXPECT_EQ(again.DebugString(), message.DebugString());
 }
 
+TEST(ServerInfoMessage, ItSaysWhatSessionsMayHave) {
+  ServerInfo info;
+  info.session_limits = {.session_bytes = 1,
+                         .replay_steps = 2,
+                         .ahead_steps = 3,
+                         .rank_timeout_seconds = 4,
+                         .max_groups = 5,
+                         .max_data_streams = 6,
+                         .max_readers = 7,
+                         .max_loaders = 8,
+                         .max_microbatches = 9,
+                         .max_wants = 10};
+  v1::GetServerInfoReply message, again;
+  EncodeServerInfo(info, &message);
+  const auto expected = FromText<v1::SessionLimits>(
+      "session_bytes: 1 replay_steps: 2 ahead_steps: 3 rank_timeout_seconds: 4 max_groups: 5 "
+      "max_data_streams: 6 max_readers: 7 max_loaders: 8 max_microbatches: 9 max_wants: 10");
+  EXPECT_EQ(message.limits().sessions().DebugString(), expected.DebugString());
+  EncodeServerInfo(DecodeServerInfo(message), &again);
+  EXPECT_EQ(again.DebugString(), message.DebugString());
+}
+
 }  // namespace
 }  // namespace cpshard

@@ -418,6 +418,41 @@ TEST(GroupViewMessage, ItSaysWhatTheStructSays) {
   EXPECT_EQ(list_again.DebugString(), list.DebugString());
 }
 
+TEST(GroupViewMessage, WhatNoMessageHasRoomForIsRefusedWithSizeAndWayOut) {
+  const GroupView half = {.group = "one", .failure = std::string(5 << 20, 'x')};
+  const GroupView whole = {.group = "two", .failure = std::string(8 << 20, 'x')};
+  v1::DumpGroupReply one;
+  EncodeGroupView(half, &one);
+  EXPECT_TRUE(CheckFits(one).ok());
+  v1::ListGroupsReply list;
+  EncodeGroupViews({half}, &list);
+  EXPECT_TRUE(CheckFits(list).ok());
+  EncodeGroupViews({half}, &list);
+  const absl::Status of_list = CheckFits(list);
+  EncodeGroupView(whole, &one);
+  const absl::Status of_one = CheckFits(one);
+  for (const absl::Status& refused : {of_list, of_one}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("8388608"));
+    ASSERT_TRUE(DetailsOf(refused).has_value());
+    EXPECT_EQ(DetailsOf(refused)->reason, "TOO_LARGE");
+    EXPECT_FALSE(DetailsOf(refused)->retry_after.has_value());
+  }
+  EXPECT_THAT(std::string(of_list.message()), testing::HasSubstr("2 groups"));
+  EXPECT_THAT(std::string(of_list.message()), testing::HasSubstr("DumpGroup"));
+  EXPECT_THAT(std::string(of_one.message()), testing::HasSubstr("group two"));
+}
+
+TEST(GroupViewMessage, ARequestNamesAGroup) {
+  v1::DumpGroupRequest message;
+  for (const std::string& name : {std::string(), std::string(129, 'g'), std::string("\xFF")}) {
+    message.set_group(name);
+    EXPECT_EQ(DecodeDumpGroup(message).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  message.set_group(std::string(128, 'g'));
+  EXPECT_EQ(*DecodeDumpGroup(message), message.group());
+}
+
 TEST(GroupViewMessage, ItIsOfAGroup) {
   EXPECT_EQ(DecodeGroupView({}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(DecodeGroupViews({})->empty());

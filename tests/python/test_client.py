@@ -281,10 +281,16 @@ class TestRefusals:
 
     @pytest.mark.parametrize("address", [
         "", "host", "host:0", "host:70000", "http://x:1", "unix:", "unix://relative",
-        "unix:" + "x" * 200, "a b:1", "[::z]:1"])
+        "unix:" + "x" * 200, "a b:1", "[::z]:1", None, 5, b"unix:/x"])
     def test_what_is_no_address_is_refused(self, address):
         with pytest.raises(ValueError, match="give host:port"):
             cpshard.connect(address)
+
+    @pytest.mark.parametrize("deadline", [0, -1, "5", None, True, float("nan")])
+    def test_a_deadline_is_a_number_above_0(self, deadline):
+        with pytest.raises(ValueError, match="deadline is .*above 0 is possible") as raised:
+            cpshard.connect("host:1", deadline=deadline)
+        assert isinstance(raised.value, cpshard.Error)
 
     def test_a_server_that_is_not_there_is_unavailable_at_once(self):
         with socket.socket() as free:

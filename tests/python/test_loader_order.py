@@ -72,6 +72,24 @@ class TestShuffling:
         order(loader, pass_=4)
         assert order(loader) == first
 
+    @pytest.mark.parametrize("make", [
+        lambda **workers: DataLoader(ROWS, 2, shuffle=True, generator=seeded(3), **workers),
+        lambda **workers: DataLoader(ROWS, 2, sampler=RandomSampler(ROWS, generator=seeded(3)),
+                                     generator=seeded(4), **workers),
+        lambda **workers: StatefulDataLoader(ROWS, 2, shuffle=True, generator=seeded(3), **workers),
+        lambda **workers: StatefulDataLoader(ROWS, 2, shuffle=True, **workers),
+        lambda **workers: StatefulDataLoader(ROWS, 2, sampler=RandomSampler(
+            ROWS, generator=seeded(3)), **workers)],
+        ids=["plain", "plain two", "stateful", "stateful none", "stateful plain sampler"])
+    def test_workers_that_stay_give_the_same_passes_as_new_ones(self, make):
+        new = [order(make(num_workers=2), pass_) for pass_ in (0, 1)]
+        source = DataLoaderSource(make(num_workers=2, persistent_workers=True))
+        for pass_, stop in ((0, 6), (1, 6), (0, 2), (0, 6), (1, 3), (1, 6)):
+            source.rewind(pass_, 0, None)
+            rows = [source.make(pass_, step).microbatches[0]["input_ids"][:, 0].tolist()
+                    for step in range(stop)]
+            assert rows == new[pass_][:stop], (pass_, stop)
+
     def test_torchdata_needs_no_generator_for_its_sampler_has_one(self):
         loaders = [StatefulDataLoader(ROWS, batch_size=2, shuffle=True) for _ in range(2)]
         assert order(loaders[0]) == order(loaders[1])

@@ -3,6 +3,7 @@ every batch at once, but for what it is told to do with some."""
 
 import concurrent.futures
 import contextlib
+import time
 
 import grpc
 import pytest
@@ -54,14 +55,14 @@ class Server(grpc.GenericRpcHandler):
 
 
 @contextlib.contextmanager
-def running(meet):
+def running(meet, deadline=20):
     handler = Server(meet)
     pool = concurrent.futures.ThreadPoolExecutor(4)
     server = grpc.server(pool, handlers=[handler])
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:
-        with cpshard.connect(address, deadline=20) as client:
+        with cpshard.connect(address, deadline=deadline) as client:
             yield client, handler
     finally:
         server.stop(0).wait()
@@ -100,6 +101,24 @@ def test_its_neighbours_do_not_fall_with_it():
     with running(meet) as (client, server):
         assert len(list(client.shard_batches([BATCH] * 8, "identity", max_inflight=8))) == 8
         assert server.calls == 7
+
+
+@pytest.mark.parametrize("who", ["consumer", "source"])
+def test_the_callers_own_time_is_not_that_of_a_batch_that_is_lost(who):
+    def batches():
+        for number in range(6):
+            if who == "source" and number == 3:
+                time.sleep(1.5)
+            yield BATCH
+
+    with running(lambda number, call: number == 2 and call == 0 or None, deadline=1) as (
+            client, server):
+        answers = client.shard_batches(batches(), "identity", max_inflight=3)
+        next(answers)
+        if who == "consumer":
+            time.sleep(1.5)
+        assert len(list(answers)) == 5
+    assert server.calls == 2
 
 
 def test_from_the_second_loss_on_it_goes_alone():

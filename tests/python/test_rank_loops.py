@@ -173,6 +173,30 @@ class TestEnds:
                 rank.next("train")
         loader.wait(10)
 
+    def test_what_a_source_raises_after_the_end_is_nobodys(self, server, caplog):
+        begun, over = threading.Event(), threading.Event()
+
+        class Late:
+            def __iter__(self):
+                for value in range(100):
+                    if value == 3:
+                        begun.set()
+                        over.wait(20)
+                        raise ValueError("a record that nobody wants")
+                    yield batch_of(value)
+
+        with cpshard.loader(Late(), server.address, group="late/dp0") as loader:
+            with cpshard.rank(server.address, options="round_robin", cp_rank=0, cp_size=1,
+                              group="late/dp0", timeout=20) as rank:
+                rank.next("train")
+                assert begun.wait(20)
+                rank.finish()
+            threading.Timer(0.5, over.set).start()
+            loader.wait(20)
+            loader._source_thread.join(20)
+            loader.wait(20)
+        assert "has ended" not in caplog.text
+
     def test_a_peer_that_left_before_the_end_is_not_waited_for_without_end(
             self, server, monkeypatch, caplog):
         monkeypatch.setattr("cpshard.session.rank._EXIT_SECONDS", 0.5)
@@ -202,7 +226,8 @@ class TestEnds:
                                   cp_rank=rank, timeout=20) for rank in range(2)]
             for rank in ranks:
                 next(iter(rank))
-            words = "reader 'rank0' of group 'close'.*within 0.5 seconds other readers"
+            words = "reader 'rank0' of group 'close'.*within 0.5 seconds other readers" \
+                ".*cpshard status --server unix:"
             with pytest.raises(TimeoutError, match=words):
                 ranks[0].close(0.5)
             ranks[1].hang_up()
@@ -273,10 +298,38 @@ class TestWaits:
     ({"cp_rank": 0, "prefetch": "2"}, "prefetch is '2'"),
     ({"cp_rank": 0, "prefetch": True}, "prefetch is True"),
     ({"cp_rank": 0, "group": "\ud800"}, "group is named"),
+    ({"cp_rank": 0, "keys": [3]}, r"keys are \[3\]"),
+    ({"cp_rank": 0, "keys": 3}, "keys are 3"),
+    ({"cp_rank": 0, "fingerprint": 5}, "fingerprint is 5"),
+    ({"cp_rank": 0, "job": 5}, "job is 5"),
+    ({"cp_rank": 0, "attempt": 5}, "attempt is 5"),
+    ({"cp_rank": 0, "steps": 3, "microbatches": 2}, "microbatches, steps can be given for a data "
+     "loader that this process iterates; .*cpshard.loader"),
+    ({"cp_rank": 0, "seed": 1}, "seed can be given"),
 ])
 def test_arguments_that_contradict_or_are_of_another_kind_are_refused(arguments, words):
     with pytest.raises(ValueError, match=words) as raised:
         cpshard.rank(NOWHERE, options="identity", **arguments)
+    assert isinstance(raised.value, cpshard.Error)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ({"keys": "labels"}, "keys are asked of a server"),
+    ({"source": Numbers("train"), "microbatches": 2}, "microbatches .*a StepSource makes"),
+    ({"microbatches": "2"}, "microbatches is '2'"), ({"steps": 2.5}, "steps 2.5"),
+])
+def test_those_of_a_source_are_refused_where_they_have_no_effect(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        alone(**{"source": [batch_of(0)], **arguments})
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ({"job": 5}, "job is 5"), ({"steps": "3"}, "steps '3'"), ({"address": 5}, "address '5': a int"),
+    ({"source": Numbers("train"), "seed": 3}, "seed .*a StepSource makes its steps"),
+])
+def test_a_loader_refuses_the_same(arguments, words):
+    with pytest.raises(ValueError, match=words) as raised:
+        cpshard.loader(**{"source": [batch_of(0)], "address": NOWHERE, **arguments})
     assert isinstance(raised.value, cpshard.Error)
 
 

@@ -129,8 +129,9 @@ def test_a_group_that_is_given_tells_them_apart():
     assert (at.group, at.reader) == ("g", "rank1")
 
 
-def test_a_job_that_torchrun_was_given_no_name_for_has_the_loaders_name_for_it():
-    environment = under_torchrun(0, 2, TORCHELASTIC_RUN_ID="none")
+@pytest.mark.parametrize("name", ["none", ""])
+def test_a_job_that_torchrun_was_given_no_name_for_has_the_loaders_name_for_it(name):
+    environment = under_torchrun(0, 2, TORCHELASTIC_RUN_ID=name)
     assert cpshard.topology(cp_size=2, environment=environment).group == "job/dp0"
     with cpshard.loader([], "unix:/nowhere/server.sock") as loader:
         with pytest.raises(TimeoutError, match="of group 'job/dp0'"):

@@ -5,6 +5,8 @@
 #include <atomic>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "proto/error_details.h"
 
 namespace cpshard {
 namespace {
@@ -30,16 +32,26 @@ TEST(WorkerPool, RefusesWorkBeyondItsQueueAndTakesItAgainLater) {
   std::atomic<int> done = 0;
   EXPECT_TRUE(pool.Submit([&done] { ++done; }).ok());
   EXPECT_TRUE(pool.Submit([&done] { ++done; }).ok());
-  EXPECT_EQ(pool.Submit([&done] { ++done; }).code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status refused = pool.Submit([&done] { ++done; });
   go.Notify();
   pool.Close();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  const auto details = DetailsOf(refused);
+  ASSERT_TRUE(details.has_value());
+  EXPECT_EQ(details->reason, "BUSY");
+  EXPECT_GT(details->retry_after, absl::ZeroDuration());
   EXPECT_EQ(done, 2);
 }
 
 TEST(WorkerPool, RefusesWorkOnceClosed) {
   WorkerPool pool(1, 2);
   pool.Close();
-  EXPECT_EQ(pool.Submit([] {}).code(), absl::StatusCode::kUnavailable);
+  const absl::Status refused = pool.Submit([] {});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  const auto details = DetailsOf(refused);
+  ASSERT_TRUE(details.has_value());
+  EXPECT_EQ(details->reason, "DRAINING");
+  EXPECT_GT(details->retry_after, absl::ZeroDuration());
 }
 
 TEST(WorkerPool, PostedWorkDoesNotCountAgainstTheBound) {

@@ -36,17 +36,24 @@ def header(name, value):
 def call(connected, path, *messages, end=False):
     """Begins stream 1 with a call of `path` and sends the messages; reads nothing. `end`: nothing
     more will be sent."""
-    settings = struct.pack(">HI", 4, MAX_WINDOW)  # INITIAL_WINDOW_SIZE
+    data = b"".join(b"\0" + struct.pack(">I", len(message)) + message for message in messages)
+    assert all(len(message) < 16384 for message in messages)
+    begin(connected, path, data)
+    if end:
+        connected.sendall(frame(DATA, END_STREAM, 1, b""))
+
+
+def begin(connected, path, data, window=MAX_WINDOW):
+    """Begins stream 1 with a call of `path` and sends bytes of it; reads nothing. `window`: what the
+    server may send of it."""
+    settings = struct.pack(">HI", 4, window)  # INITIAL_WINDOW_SIZE
     headers = b"".join(header(*pair) for pair in (
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()),
         (b":authority", b"localhost"), (b"content-type", b"application/grpc"),
         (b"te", b"trailers")))
-    data = b"".join(b"\0" + struct.pack(">I", len(message)) + message for message in messages)
-    assert len(data) <= FIRST_WINDOW and all(len(message) < 16384 for message in messages)
+    assert len(data) <= FIRST_WINDOW
     connected.sendall(
         PREFACE + frame(SETTINGS, 0, 0, settings) +
         frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", MAX_WINDOW - FIRST_WINDOW)) +
         frame(HEADERS, END_HEADERS, 1, headers) +
         b"".join(frame(DATA, 0, 1, data[at:at + 16000]) for at in range(0, len(data), 16000)))
-    if end:
-        connected.sendall(frame(DATA, END_STREAM, 1, b""))

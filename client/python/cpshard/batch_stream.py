@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import math
 import queue
+import sys
 import threading
 import time
 from typing import Any, Iterable, Iterator
@@ -13,6 +14,7 @@ from typing import Any, Iterable, Iterator
 import grpc
 
 from ._proto import service_pb2
+from .at_exit import end_at_exit, join_until
 from .backoff import Backoff
 from .channel import error_of_rpc, error_of_status, may_pass, stream
 from .errors import Error, error_of
@@ -51,8 +53,21 @@ class BatchStream:
         self._pending: collections.OrderedDict[int, _Pending] = collections.OrderedDict()
         self._backoff = Backoff()
         self._call: _Call | None = None
+        self._left: list[threading.Thread] = []  # at the end of the process
         self._last: Error | None = None  # why batches were sent again
         self._server_goes = False  # so it has said, and nothing came since
+        end_at_exit(self)  # an iterator that is kept has its call still
+
+    def leave(self) -> None:
+        if self._call is not None:
+            self._left.append(self._call.reader)
+        self._hang_up()
+        for each in self._pending.values():
+            each.sent = False
+
+    def join(self, give_up: float) -> None:
+        for thread in self._left:
+            join_until(thread, give_up)
 
     def __enter__(self) -> BatchStream:
         return self
@@ -67,21 +82,31 @@ class BatchStream:
         taken = given = 0
         while True:
             while source is not None and taken - given < self._max_inflight:
+                left = time.monotonic()
                 try:
                     out = next(source)
                 except StopIteration:
                     source = None  # type: ignore[assignment]
                     break
+                self._put_off(left)
                 self._pending[taken] = _Pending(out)
                 taken += 1
                 self._send()
             if given in done:
+                left = time.monotonic()
                 yield done.pop(given)
+                self._put_off(left)
                 given += 1
             elif not self._pending:
                 return
             else:
                 done.update(self._receive())
+
+    def _put_off(self, left: float) -> None:
+        """The deadlines, by what the caller took for itself, who was not there to receive."""
+        away = time.monotonic() - left
+        for each in self._pending.values():
+            each.deadline += away
 
     # --- out
 
@@ -198,7 +223,8 @@ class _Call:
         self._out: queue.SimpleQueue[Iterator[bytes] | None] = queue.SimpleQueue()
         self._in: queue.SimpleQueue[bytes | Error] = queue.SimpleQueue()
         self._call = method(self._frames(), wait_for_ready=wait_for_ready)
-        threading.Thread(target=self._read, name="cpshard-read", daemon=True).start()
+        self.reader = threading.Thread(target=self._read, name="cpshard-read", daemon=True)
+        self.reader.start()
 
     def _frames(self) -> Iterator[bytes]:
         while (frames := self._out.get()) is not None:
@@ -221,4 +247,6 @@ class _Call:
 
     def cancel(self) -> None:
         self._out.put(None)
-        self._call.cancel()
+        # One of gRPC's threads that are no more by then may have its lock.
+        if not sys.is_finalizing():
+            self._call.cancel()

@@ -44,6 +44,8 @@ def target_of(address: str) -> str:
         return invalid(f"server address '{address}': {why}; give host:port, [v6]:port or "
                        "unix:/path")
 
+    if not isinstance(address, str):
+        raise refuse(f"a {type(address).__name__} is no text")
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")
         if path.startswith("//"):

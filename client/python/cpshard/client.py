@@ -80,8 +80,8 @@ class Client:
                  wait_for_ready: bool = False) -> None:
         """`address`: "host:port", "[v6]:port" or "unix:/path". `deadline`: seconds, of a call, or
         of a batch of a stream. `wait_for_ready`: wait for the server within the deadline."""
-        if deadline <= 0:
-            raise invalid(f"the deadline is {deadline} seconds; above 0 is possible")
+        if not hasattr(deadline, "__float__") or isinstance(deadline, bool) or not deadline > 0:
+            raise invalid(f"the deadline is {deadline!r} seconds; above 0 is possible")
         self.address = address
         self._deadline, self._wait_for_ready = deadline, wait_for_ready
         self._channel = open_channel(address)

@@ -59,6 +59,10 @@ def _check_loadable(data: bytes) -> None:
                       f"{why[0]}") from error
 
 
+def _is_count(value: Any, least: int) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and bool(value >= least)
+
+
 class DataLoaderSource:
     """The batches of an iterable, again from its beginning for every pass, as steps: of loader i of
     L, its k-th step is i + k L. Gives one batch, or several consecutive ones, to a step.
@@ -69,7 +73,8 @@ class DataLoaderSource:
 
     Every pass has to be the same whenever it is made again. Samplers with set_epoch get the pass's
     number; generators, of the loader and of its samplers, are seeded with the seed that they came
-    with, `seed` and the pass.
+    with, `seed` and the pass. (Random numbers that the data set draws in persistent_workers go on
+    from pass to pass, and are others when a pass is made again.)
 
     Batches are kept until they are released, some steps later, and are not copied: a loader that
     writes the next batch into the tensors of the one before trains on wrong data. It is refused
@@ -86,9 +91,9 @@ class DataLoaderSource:
             raise invalid(f"a {type(batches).__name__} can be iterated once only, but steps are "
                           "made again after a restart: give a list, a data loader, or an object "
                           "whose __iter__ starts over")
-        if microbatches < 1 or (steps is not None and steps < 0):
-            raise invalid(f"microbatches is {microbatches}, steps {steps}; from 1 on, and from 0 "
-                          "on, are possible")
+        if not _is_count(microbatches, 1) or not (steps is None or _is_count(steps, 0)):
+            raise invalid(f"microbatches is {microbatches!r}, steps {steps!r}; from 1 on, and from "
+                          "0 on, are possible")
         self._batches, self._loader, self._num_loaders = batches, loader, num_loaders
         self._microbatches, self._steps = microbatches, steps
         self._stateful = hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict")

@@ -11,6 +11,7 @@ import sys
 from typing import Any, Mapping
 
 from .errors import Error, invalid
+from .session.messages import check_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +118,8 @@ def _check_all_have_places(place: _Place, group: str | None, world: int | None, 
 
 def group_of(job: str | None, dp_rank: int, environment: Mapping[str, str] = os.environ) -> str:
     """The name of a replica's group. `job` None: the environment's."""
-    run = environment.get("TORCHELASTIC_RUN_ID", "none")  # "none": torchrun was given no name
+    check_text("job", job or "")
+    run = environment.get("TORCHELASTIC_RUN_ID") or "none"  # "none": torchrun was given no name
     job = job or environment.get("CPSHARD_JOB") or (run if run != "none" else "job")
     return f"{job}/dp{dp_rank}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import Any, Mapping, Sequence, Union
+from typing import Any, Collection, Mapping, Sequence, Union
 
 from .data import as_source
 from .errors import error_of, invalid
@@ -24,6 +24,8 @@ from .topology import Topology, group_of, topology
 # One name is one data stream.
 Streams = Union[str, RankStream, Sequence[Union[str, RankStream]]]
 _LOG = logging.getLogger("cpshard")
+# Those of a data loader, where they are not given.
+_SETTINGS: dict[str, Any] = {"microbatches": 1, "steps": None, "seed": 0}
 
 
 def _address(address: str | None) -> str:
@@ -34,6 +36,14 @@ def _address(address: str | None) -> str:
     return address
 
 
+def _check_used(by: str, **settings: Any) -> None:
+    """InvalidArgument: one is given that nobody reads."""
+    given = [name for name, value in settings.items() if value != _SETTINGS[name]]
+    if given:
+        raise invalid(f"{', '.join(given)} can be given for a data loader that this process "
+                      f"iterates; {by}")
+
+
 def _now(incarnation: int) -> int:
     return incarnation or time.time_ns() // 1000
 
@@ -41,7 +51,7 @@ def _now(incarnation: int) -> int:
 def rank(address: str | None = None, *, options: Options, source: Any = None,
          streams: Streams | None = None, state: State | None = None, position: State | None = None,
          tensors: str = "numpy", prefetch: int = 2, timeout: float | None = None,
-         max_step_bytes: int = DEFAULT_STEP_BYTES, keys: Union[str, Sequence[str]] = (),
+         max_step_bytes: int = DEFAULT_STEP_BYTES, keys: Union[str, Collection[str]] = (),
          fingerprint: str = "",
          data_epoch: int = 0, job: str = "", job_groups: int = 1, incarnation: int = 0,
          microbatches: int = 1, steps: int | None = None, seed: int = 0, executor: str = "auto",
@@ -65,8 +75,8 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
     tensors: "numpy" or "torch"; they may be written to.
     prefetch: steps beyond the one in hand. timeout: seconds that one step is waited for; None: as
         long as it takes. max_step_bytes: of a data stream that is given by name. keys: streams of a
-        batch that are wanted; none: all. microbatches, steps, seed: of a source's data loader, as
-        cpshard.data.DataLoaderSource takes them.
+        batch that are wanted of a server; none: all. microbatches, steps, seed: of a source's data
+        loader, as cpshard.data.DataLoaderSource takes them; without a source they are refused.
     fingerprint: of the data set; a checkpoint of another one is refused. data_epoch: the trainer's
         own count; not interpreted. job, job_groups: groups that agree on the length of rows.
     incarnation: higher at every restart of the process; 0: the time.
@@ -87,6 +97,8 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
     if isinstance(streams, (str, RankStream)):
         streams = [streams]
     keys = [keys] if isinstance(keys, str) else keys
+    if not isinstance(keys, Collection) or not all(isinstance(key, str) for key in keys):
+        raise invalid(f"keys are {keys!r}; names of a batch's streams are possible")
     message = options_of(options)
     executor_number(executor)
     if source is not None and executor == "cuda":
@@ -110,15 +122,19 @@ def rank(address: str | None = None, *, options: Options, source: Any = None,
         job, job_groups, {each.name: place(each, resume).next_step for each in starts}, at.reader,
         at.cp_rank, _now(incarnation), [place(each, own) for each in starts], executor)
     if source is None:
+        _check_used("a rank without a source gets the steps that its loaders make: give it to "
+                    "cpshard.loader", microbatches=microbatches, steps=steps, seed=seed)
         return Rank(_address(address), opening, prefetch=prefetch, keys=keys, timeout=timeout,
                     tensors=tensors, data_epoch=data_epoch)
     if address is not None:
         raise invalid(f"a rank reads the server at {address} or a source of its own, not both")
+    if keys:
+        raise invalid("keys are asked of a server; a rank with a source of its own gets all "
+                      "streams of a batch")
     check_open(opening)
     for each in sources.values():
         _check_same_for_all(each, at)
-    made = {name: as_source(each, microbatches=microbatches, steps=steps, seed=seed)
-            for name, each in sources.items()}
+    made = _sources(sources, microbatches=microbatches, steps=steps, seed=seed)
     return EmbeddedRank(opening, made, tensors=tensors, data_epoch=data_epoch)
 
 
@@ -169,9 +185,14 @@ def loader(source: Any, address: str | None = None, *, stream: str = "train",
     if group is None:
         group = group_of(job, dp_rank)
     hello = LoaderHello(group, loader, num_loaders, _now(incarnation), generation)
-    settings = {"loader": loader, "num_loaders": num_loaders, "microbatches": microbatches,
-                "steps": steps, "seed": seed}
-    sources = {name: as_source(each, **settings)
-               for name, each in (source if isinstance(source, Mapping)
-                                  else {stream: source}).items()}
-    return Loader(_address(address), hello, sources)
+    sources = source if isinstance(source, Mapping) else {stream: source}
+    made = _sources(sources, loader, num_loaders, microbatches=microbatches, steps=steps, seed=seed)
+    return Loader(_address(address), hello, made)
+
+
+def _sources(sources: Mapping[str, Any], loader: int = 0, num_loaders: int = 1,
+             **settings: Any) -> dict[str, StepSource]:
+    if sources and all(isinstance(each, StepSource) for each in sources.values()):
+        _check_used("a StepSource makes its steps itself", **settings)
+    return {name: as_source(each, loader=loader, num_loaders=num_loaders, **settings)
+            for name, each in sources.items()}

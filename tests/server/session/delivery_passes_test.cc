@@ -195,7 +195,8 @@ TEST(DeliveryPasses, AFinishedDataStreamTellsItsLoadersAndThoseThatComeLater) {
 
 TEST(DeliveryPasses, APassThatTheReaderIsNotInCannotBeClosed) {
   Training job;
-  EXPECT_EQ(job.group.readers[0].ClosePass(3, false, kVal).code(), Code::kFailedPrecondition);
+  EXPECT_THAT(job.group.readers[0].ClosePass(3, false, kVal),
+              Refused(Code::kFailedPrecondition, "NOT_IN_PASS"));
   ASSERT_THAT(job.group.readers[0].ClosePass(0, false, kVal), IsOkStatus());
   EXPECT_THAT(job.group.readers[0].ClosePass(0, false, kVal), IsOkStatus()) << "said again";
   EXPECT_EQ(job.group.View().readers.at(0).streams.at(1).pass, 1);

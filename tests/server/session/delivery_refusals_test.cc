@@ -174,7 +174,26 @@ std::vector<Row> Rows() {
        },
        Code::kInvalidArgument,
        "",
-       {"9", "8"}},
+       {"loader 0 of 9", "8", "max_loaders", "a loader push"}},
+      {"more data streams than a hello may name",
+       [](Scene& scene) {
+         return scene.Hello([](LoaderHello& h) { h.streams.resize(5, h.streams[0]); });
+       },
+       Code::kInvalidArgument,
+       "",
+       {"5 data streams", "4", "max_data_streams", "another group"}},
+      {"more data streams than a group may have",
+       [](Scene& scene) {
+         return scene.Open([](OpenSession& o) { o.streams.resize(5, o.streams[0]); });
+       },
+       Code::kInvalidArgument,
+       "",
+       {"5 data streams", "4", "max_data_streams", "another group"}},
+      {"more readers than a group may have",
+       [](Scene& scene) { return scene.Open([](OpenSession& o) { o.cp_size = 17; }); },
+       Code::kInvalidArgument,
+       "",
+       {"cp_size 17", "16", "max_readers"}},
 
       {"a request for an unknown data stream",
        [](Scene& scene) { return scene.Get(0, "test"); },
@@ -203,7 +222,7 @@ std::vector<Row> Rows() {
        },
        Code::kResourceExhausted,
        "TOO_MANY",
-       {"train/4", "8"},
+       {"train/4", "8", "max_wants"},
        /*retry=*/true},
       {"a commit ahead of delivery",
        [](Scene& scene) { return scene.group.readers[0].Commit(3); },
@@ -211,6 +230,21 @@ std::vector<Row> Rows() {
        "AHEAD_OF_DELIVERY",
        {"train/3", "is 2"}},
 
+      {"a push for an unknown data stream",
+       [](Scene& scene) {
+         return scene.Push({.step = 4, .stream = "trian", .pass = 0, .epoch = 1});
+       },
+       Code::kNotFound,
+       "UNKNOWN_STREAM",
+       {"group g", "trian"}},
+      {"an end of an unknown data stream",
+       [](Scene& scene) {
+         const PeerId peer = scene.group.loaders[0].peer;
+         return scene.world.delivery.End(peer, {"trian", 0, 1, 9}, scene.world.now);
+       },
+       Code::kNotFound,
+       "UNKNOWN_STREAM",
+       {"group g", "trian"}},
       {"a push that lies beyond the window",
        [](Scene& scene) { return scene.Push({.step = 6}); },
        Code::kResourceExhausted,
@@ -239,7 +273,7 @@ std::vector<Row> Rows() {
        [](Scene& scene) { return scene.Push({.step = 4, .microbatch = 8}); },
        Code::kInvalidArgument,
        "",
-       {"train/4", "8"}},
+       {"train/4", "8", "max_microbatches", "larger"}},
       {"a microbatch behind the last one",
        [](Scene& scene) {
          EXPECT_THAT(scene.Push({.step = 4, .microbatch = 1, .bytes = 10}), IsOkStatus());
@@ -377,6 +411,32 @@ TEST(DeliveryRefusals, ManyGroupsAreRefusedByNumber) {
   groups[2].readers[0].Close();
   groups[2].readers[0].Disconnect();
   EXPECT_TRUE(more.readers[0].Open().ok());
+}
+
+TEST(DeliveryRefusals, APushForAnUnknownDataStreamIsAnsweredBeforeAnybodyHasOpened) {
+  DeliveryWorld world;
+  ScriptedLoader loader(world, HelloOf(0, 1));
+  ASSERT_THAT(loader.Hello(), IsOkStatus());
+  const auto ack = loader.Push({.stream = "trian", .pass = 0, .epoch = 1});
+  ASSERT_TRUE(ack.has_value());
+  EXPECT_THAT(*ack, Refused(Code::kNotFound, "UNKNOWN_STREAM"));
+  EXPECT_EQ(loader.last_ack()->message().find("opened"), std::string::npos) << "nobody has";
+  EXPECT_EQ(world.delivery.counters().refused, 1);
+}
+
+TEST(DeliveryRefusals, AServerWithoutMemoryForSessionsTakesNone) {
+  DeliveryOptions options = SmallOptions();
+  options.budget_bytes = 0;
+  DeliveryWorld world(options);
+  ScriptedReader reader(world, OpenOf(0, 1));
+  ScriptedLoader loader(world, HelloOf(0, 1));
+  for (const absl::Status& refused : {reader.Open().status(), loader.Hello()}) {
+    EXPECT_THAT(refused, Refused(Code::kFailedPrecondition, "NO_SESSIONS"));
+    EXPECT_FALSE(DetailsOf(refused)->retry_after.has_value());
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("session_bytes"));
+  }
+  EXPECT_THAT(world.delivery.Views(world.now), testing::IsEmpty());
+  EXPECT_EQ(world.delivery.counters().loaders, 0);
 }
 
 TEST(DeliveryRefusals, CallsThatNobodyKnowsAreIgnored) {

@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterable, Iterator
 import grpc
 
 from .._proto import service_pb2
+from ..at_exit import end_at_exit, join_until
 from ..channel import (check_may_connect, check_process, error_of_rpc, may_pass, open_channel, stream,
                        unary)
 from ..errors import Error, error_of
@@ -38,6 +39,7 @@ class SessionStream:
         self._clock = SessionClock()
         self._process = os.getpid()
         self._ended = False
+        self._exits = False  # the process ends, and this with it
         self._outcome: Error | None = None   # what it ended with; None: well
         self._trouble: Error | None = None   # the last one; None: the connection is up
         self._channel: Any = None
@@ -49,6 +51,23 @@ class SessionStream:
     def _start(self) -> None:
         for thread in self._threads:
             thread.start()
+        end_at_exit(self, anew=True)
+
+    def leave(self) -> None:
+        """At the end of the process."""
+        self._exits = True
+        self._end(error_of("CANCELLED", "the process ends"))
+
+    def join(self, give_up: float) -> None:
+        for thread in self._threads:
+            join_until(thread, give_up)
+
+    def _has_ended(self) -> bool:
+        """For who waits, under the lock. A daemon's thread that would wake with the end of the
+        process sleeps on: there is nobody for what it would raise."""
+        while self._exits and threading.current_thread().daemon:
+            self._changed.wait()
+        return self._ended
 
     def _end(self, outcome: Error | None) -> None:
         """Ends it, if it has not ended: no further connection, no further message."""

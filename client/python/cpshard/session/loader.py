@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any, Iterable, Iterator, Mapping
 
+from ..at_exit import LEAVE_SECONDS, join_until
 from ..errors import Error, error_of, invalid
 from ..frames import CHUNK_BYTES, OutgoingBatch
 from ..messages import ALIGNMENT
@@ -83,8 +84,10 @@ class Loader(SessionStream):
         self._stats = LoaderStats()
         self._failed: BaseException | None = None  # what a source raised
         self.draining = False  # the server is going down: it will be back, or another
-        self._threads.append(threading.Thread(target=self._make_steps, name="cpshard-source",
-                                              daemon=True))
+        self._source_thread = threading.Thread(target=self._make_steps, name="cpshard-source",
+                                               daemon=True)
+        self._threads.append(self._source_thread)
+        self._leave_by = math.inf  # then the source is left to itself
         self._start()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -99,7 +102,7 @@ class Loader(SessionStream):
         give_up = math.inf if timeout is None else time.monotonic() + timeout
         warnings = WarningClock()
         with self._changed:
-            while not self._ended:
+            while not self._has_ended():
                 left = give_up - time.monotonic()
                 if left <= 0:
                     raise error_of("DEADLINE_EXCEEDED", f"{self._name()} has not ended within "
@@ -108,6 +111,7 @@ class Loader(SessionStream):
                     self._warn(f"{self._name()} waits: {self._waits_for()}")
                     continue
                 self._changed.wait(min(left, warnings.left()))
+        self._join_source(give_up)
         if self._failed is not None:
             raise self._failed
         if self._outcome is not None:
@@ -134,9 +138,18 @@ class Loader(SessionStream):
         return "its ranks ask for more"
 
     def stop(self) -> None:
-        """At once, but for a make() that is under way."""
+        """At once, but for a make() that is under way, which has some seconds to return."""
         self._check_process()
         self._end(None)
+        self._join_source()
+
+    def _join_source(self, give_up: float = math.inf) -> None:
+        """So that it is not in the middle of something when the process ends."""
+        self._leave_by = min(self._leave_by, time.monotonic() + LEAVE_SECONDS)
+        join_until(self._source_thread, min(self._leave_by, give_up))
+
+    def join(self, give_up: float) -> None:
+        super().join(min(self._leave_by, give_up))
 
     @property
     def stats(self) -> LoaderStats:
@@ -159,14 +172,19 @@ class Loader(SessionStream):
             try:
                 self._make(work)
             except Error as error:
-                self._failed = error.with_message(f"{at}: {error.message}")
-                self._end(error)
+                self._fail(error.with_message(f"{at}: {error.message}"), error)
             except BaseException as raised:
-                self._failed = raised
-                self._end(error_of("UNKNOWN", f"{at}: {raised!r}"))
+                self._fail(raised, error_of("UNKNOWN", f"{at}: {raised!r}"))
         failed = self._failed or self._outcome
-        if failed is not None:  # whoever does not wait() hears of it here
+        if failed is not None and not self._exits:  # whoever does not wait() hears of it here
             _LOG.error("%s has ended: %s: %s", self._name(), type(failed).__name__, failed)
+
+    def _fail(self, failed: BaseException, outcome: Error) -> None:
+        """Unless it has ended: nobody wants what was being made any more."""
+        def fail() -> None:
+            if not self._ended:
+                self._failed, self._ended, self._outcome = failed, True, outcome
+        self._update(fail)
 
     def _await_work(self) -> Work | None:
         """None: the loader has ended."""

@@ -241,6 +241,11 @@ def check_name(what: str, name: str) -> None:
         raise invalid(f"{what} '{name[:32]}' has {size} bytes; 1 ... {MAX_NAME_BYTES} are possible")
 
 
+def check_text(what: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise invalid(f"{what} is {text!r}; text is possible")
+
+
 def check_number(what: str, number: int, least: int = 0, most: int = MAX_NUMBER) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
         raise invalid(f"{what} is {number!r}; {least} ... {most} are possible")
@@ -255,6 +260,9 @@ def check_open(opening: OpenSession) -> None:
     check_number("readers_per_rank", opening.readers_per_rank, 1, MAX_COUNT)
     check_number("job_groups", opening.job_groups, 1, MAX_COUNT)
     check_number("incarnation", opening.incarnation)
+    for what, text in (("fingerprint", opening.fingerprint), ("job", opening.job),
+                       ("attempt", opening.attempt)):
+        check_text(what, text)
     check_streams([stream.name for stream in opening.streams])
     for stream in opening.streams:
         check_number(f"max_step_bytes of '{stream.name}'", stream.max_step_bytes, 1, 1 << 50)

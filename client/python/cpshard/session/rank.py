@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import os
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping
 
 import grpc
 
@@ -81,7 +81,7 @@ class Rank(SessionStream, RankLoop):
     """
 
     def __init__(self, address: str, opening: OpenSession, *, prefetch: int = 2,
-                 keys: Sequence[str] = (), timeout: float | None = None, tensors: str = "numpy",
+                 keys: Collection[str] = (), timeout: float | None = None, tensors: str = "numpy",
                  data_epoch: int = 0) -> None:
         """Opens the session in the background. `opening`: streams as of where this process goes on.
         The rest as in cpshard.rank(). What a server refuses comes from next()."""
@@ -163,7 +163,7 @@ class Rank(SessionStream, RankLoop):
     def _await_ready(self, at: StepAddress, tally: WaitTally) -> None:
         begin, warnings = time.monotonic(), WarningClock()
         while not self._ledger.ready(at.stream):
-            if self._ended:
+            if self._has_ended():
                 raise self._outcome or error_of("CANCELLED", "the rank has been closed")
             if at in self._word and self._word[at].reason == "PEER_LEFT":
                 raise self._word[at]
@@ -257,12 +257,12 @@ class Rank(SessionStream, RankLoop):
         if error.code != "DEADLINE_EXCEEDED":
             return error.message
         return (f"within {_text(patience)} seconds other readers of the group have not closed "
-                "theirs; has one of them left before the end? (cpshard session status --server "
+                "theirs; has one of them left before the end? (cpshard status --server "
                 f"{self.address} says which are there)")
 
     def _close_once(self, patience: float) -> Error | None:
         with self._changed:
-            if self._ended:
+            if self._has_ended():
                 return self._outcome
             channel = self._channel if self._clock.up else None
             trouble = self._trouble.message if self._trouble else "it is being connected to"

@@ -44,7 +44,7 @@ class LoaderOrder:
     def __init__(self, loader: Any, seed: int) -> None:
         """InvalidArgument: a sampler that shuffles by what cannot be set: the global random numbers
         of torch, or a generator of another library."""
-        self._samplers, self._seed = samplers_of(loader), seed
+        self._loader, self._samplers, self._seed = loader, samplers_of(loader), seed
         for sampler in self._samplers:
             _check(sampler)
         self._generators: list[tuple[Any, int]] = []  # and the seed that it came with
@@ -70,6 +70,22 @@ class LoaderOrder:
             seed = int.from_bytes(digest, "little") >> 1
             _CAME_WITH[seed] = came_with
             generator.manual_seed(seed)
+        # Workers that stay have an iterator that stays, and is not made anew for the pass.
+        if getattr(self._loader, "persistent_workers", False) and \
+                getattr(self._loader, "_iterator", None) is not None:
+            self._draw_as_a_new_iterator()
+
+    def _draw_as_a_new_iterator(self) -> None:
+        """What an iterator takes from the generators when it is made: it begins the sampler, those
+        of torchdata draw at that, and takes a seed for its workers. Then it begins the sampler
+        again, as one that stays does too."""
+        batch_sampler = self._loader.batch_sampler
+        iter(self._loader.sampler if batch_sampler is None else batch_sampler)
+        own = getattr(self._loader, "generator", None)
+        if own is not None and any(getattr(sampler, "generator", None) is own
+                                   for sampler in self._samplers):
+            torch = sys.modules["torch"]
+            torch.empty((), dtype=torch.int64).random_(generator=own)
 
 
 def _came_with(generator: Any) -> int:
