@@ -15,10 +15,10 @@ class CallLimit {
  public:
   explicit CallLimit(int64_t max_calls) : max_calls_(max_calls) {}
 
-  // A call of the connection begins. False: there are more than max_calls now.
+  // A call of the connection begins. False: it is the first above max_calls.
   bool Enter(const std::string& peer) {
     absl::MutexLock lock(&mutex_);
-    return ++calls_[peer] <= max_calls_;
+    return ++calls_[peer] != max_calls_ + 1;
   }
 
   // A call that entered has ended.

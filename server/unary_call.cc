@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/replies.h"
 #include "proto/status.h"
 #include "server/log.h"
 #include "server/stream/frame_stream.h"
@@ -106,18 +107,19 @@ void UnaryCall::Tick(absl::Time now) {
   {
     absl::MutexLock lock(&mu_);
     if (done_) return;
-    late = on_request_ != nullptr && now - begun_ >= stall_;
+    late = on_request_ != nullptr && now - begun_ >= TimeFor(kMaxMessageBytes, stall_);
     // As a stream's: the call first; its connection if gRPC does not let go of it then, for the
-    // socket is full.
-    if (cut_off_at_ == absl::InfiniteFuture() && now - answered_at_ >= stall_) {
-      cut_off = true;
+    // socket is full. Who gave up is not to blame.
+    const int64_t bytes = reply_.Valid() ? static_cast<int64_t>(reply_.Length()) : 0;
+    if (cut_off_at_ == absl::InfiniteFuture() && now - answered_at_ >= TimeFor(bytes, stall_)) {
+      cut_off = !given_up_;
       cut_off_at_ = now;
-      ++counters_->streams_stalled;
-      call_->TryCancel();
+      if (cut_off) ++counters_->streams_stalled;
+      if (cut_off) call_->TryCancel();
     }
     if (now - cut_off_at_ >= kCancelGrace) owner_.cut_connection(peer_);
   }
-  if (late) Refuse(LateRequest(stall_));
+  if (late) Refuse(LateRequest(TimeFor(kMaxMessageBytes, stall_)));
   if (cut_off) {
     LogError("call cut off: the peer does not take its answer",
              {{"code", "RESOURCE_EXHAUSTED"},

@@ -26,9 +26,10 @@ class UnaryCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::B
   // Given the request, on a thread of gRPC; is to have the call answered, sooner or later.
   using OnRequest = std::function<void(const std::shared_ptr<UnaryCall>&, grpc::ByteBuffer)>;
 
-  // `stall`: what the request may take to come whole, and the answer to be taken. A request that is
-  // late ends with DEADLINE_EXCEEDED; a peer that does not take its answer is cut off. `counters`
-  // outlive the call.
+  // `stall`: the request may take to come whole, and the answer to be taken, what a batch of that
+  // size may (TimeFor; of a request that of the largest message). A request that is late ends with
+  // DEADLINE_EXCEEDED; a peer that does not take its answer is cut off. `counters` outlive the
+  // call.
   static std::shared_ptr<UnaryCall> Start(grpc::CallbackServerContext* call, absl::Duration stall,
                                           ServerCounters* counters, CallOwner owner,
                                           OnRequest on_request);

@@ -20,10 +20,10 @@ absl::Status Overdue(int64_t bytes, absl::Time begun, absl::Time moved, absl::Ti
           : absl::StrCat("its ", bytes, " bytes did not come within ", absl::FormatDuration(all))));
 }
 
-absl::Status LateRequest(absl::Duration stall) {
+absl::Status LateRequest(absl::Duration patience) {
   return absl::DeadlineExceededError(
       absl::StrCat("the call was begun, but its request did not come whole within ",
-                   absl::FormatDuration(stall)));
+                   absl::FormatDuration(patience)));
 }
 
 }  // namespace cpshard

@@ -77,6 +77,6 @@ absl::Status Overdue(int64_t bytes, absl::Time begun, absl::Time moved, absl::Ti
                      absl::Duration stall);
 
 // Of a call whose one request did not come in time.
-absl::Status LateRequest(absl::Duration stall);
+absl::Status LateRequest(absl::Duration patience);
 
 }  // namespace cpshard
