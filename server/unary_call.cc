@@ -114,8 +114,10 @@ void UnaryCall::Tick(absl::Time now) {
     if (cut_off_at_ == absl::InfiniteFuture() && now - answered_at_ >= TimeFor(bytes, stall_)) {
       cut_off = !given_up_;
       cut_off_at_ = now;
-      if (cut_off) ++counters_->streams_stalled;
-      if (cut_off) call_->TryCancel();
+      if (cut_off) {
+        ++counters_->streams_stalled;
+        call_->TryCancel();
+      }
     }
     if (now - cut_off_at_ >= kCancelGrace) owner_.cut_connection(peer_);
   }

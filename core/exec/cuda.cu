@@ -101,8 +101,8 @@ class Gpu : public Device {
     Busy();
     CPSHARD_RETURN_IF_ERROR(CudaStatus(absl::StrCat("launch of ", count, " pieces"),
                                        LaunchPieces(rules, pieces, count, launches_)));
-    // Now, so that nobody has to ask the caller's stream later: it may be gone by then. Of one's own
-    // it costs the launches behind it more than it tells.
+    // Now, so that nobody has to ask the caller's stream later: it may be gone by then. Of one's
+    // own it costs the launches behind it more than it tells.
     if (has_caller_) CPSHARD_CUDA_CALL(cudaEventRecord, launched_, launches_);
     launch_recorded_ = has_caller_;
     return absl::OkStatus();

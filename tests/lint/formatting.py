@@ -33,7 +33,7 @@ def main():
     if program is None:
         print(f"formatting: {reason}")
         return 1 if fix else SKIPPED
-    sources = [path for path in files(ROOT) if re.search(r"\.(h|cc)$", path)]
+    sources = [path for path in files(ROOT) if re.search(r"\.(h|cc|cuh?)$", path)]
     if not sources:
         print("no sources")
         return 0
